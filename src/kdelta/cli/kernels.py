@@ -24,8 +24,6 @@ from kdelta.kernels.kernel import Flavour, null_variants
 from kdelta.kinds import KINDS
 from kdelta.rendering.formats import picked
 from kdelta.source import git, kconfig, tree_reference
-from kdelta.source.build import Build
-from kdelta.source.make import SourceError
 from kdelta.transplant import releases
 
 _HERE = "this system"  # where a compiler is from that nobody fetched
@@ -152,12 +150,9 @@ def _print_offers(offers: list[debian.KernelOffer], arch: str, flavour: str) -> 
 @kernels.command()
 @click.argument("references", nargs=-1, required=True, metavar="REFERENCE...")
 @_choice("--arch", reference.ARCHES, "amd64", "For this architecture, by Debian's cross compiler.")
-@click.option("--log", "show_log", is_flag=True, help="Print what make said.")
 @trust_option
 @json_option
-def build(
-    *, references: tuple[str, ...], arch: str, show_log: bool, trust: bool, as_json: bool
-) -> None:
+def build(*, references: tuple[str, ...], arch: str, trust: bool, as_json: bool) -> None:
     """Build kernels from source, or say where they are built already.
 
     \b
@@ -179,15 +174,8 @@ def build(
 
     Kernels of the same code have the same bytes, and this says so.
     """
-    made: list[Build] = []
     with reporting() as progress:
-        for name in references:
-            try:
-                made.append(reference.built(name, arch, trust=trust, progress=progress))
-            except SourceError as error:
-                if show_log:
-                    click.echo(error.log.read_text(errors="replace"), err=True)
-                raise
+        made = [reference.built(name, arch, trust=trust, progress=progress) for name in references]
     twins = null_variants([item.image_sha256 for item in made])
     rows = [
         {
@@ -211,8 +199,6 @@ def build(
         print_json(rows)
     for row in () if as_json else rows:
         _print_build(row)
-    for item in made if show_log else ():
-        click.echo(item.log.read_text(errors="replace"))
 
 
 def _print_build(row: dict[str, Any]) -> None:
