@@ -172,7 +172,7 @@ EXIT_UNDECIDED = 4
     type=click.Choice(["more", "less"]),
     help="What is better of the metric, where the robot declares nothing.",
 )
-@options.means_options
+@options.here_options
 def ask(
     mail: Path,
     kernels: str | None,

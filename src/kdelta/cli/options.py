@@ -207,37 +207,40 @@ class Means:
     """With what a study is measured here; no part of it.
 
     wanted_qemu: "" for the usual one.  jobs: guests at once, None for what fits.  again: whatever
-    was counted before.  scheduler: of the Dask workers that count.  pools: a file of pools; pool:
-    the one of them for times, "" for the first that is free.  trust: build patches as
-    one's own.
+    was counted before.  pools: a file of pools, that other machines measure; pool: the one of them
+    for times, "" for the first that is free.  trust: build patches as one's own.
     """
 
     wanted_qemu: str = ""
     jobs: int | None = None
     again: bool = False
-    scheduler: str = ""
     pools: Path | None = None
     pool: str = ""
     trust: bool = False
 
-    @property
-    def elsewhere(self) -> bool:
-        """True when other machines measure."""
-        return bool(self.scheduler or self.pools)
+
+_here = in_order(
+    qemu_option,
+    click.option(
+        "-j",
+        "--jobs",
+        type=click.IntRange(1, 256),
+        help="Guests at once.  [default: what cores and memory allow]",
+    ),
+    again_option,
+    trust_option,
+)
+
+
+def here_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options for Means of what this machine alone measures; the command gets `means`."""
+    return _here(gathered(command, "means", Means, Means.__slots__))
 
 
 def means_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options for Means; the command gets them as `means`."""
     return in_order(
-        qemu_option,
-        click.option(
-            "-j",
-            "--jobs",
-            type=click.IntRange(1, 256),
-            help="Guests at once.  [default: what cores and memory allow]",
-        ),
-        again_option,
-        trust_option,
+        _here,
         click.option(
             "--pool",
             default="",
@@ -249,12 +252,6 @@ def means_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "pools",
             type=FILE,
             metavar="LAB.TOML",
-            help="Measure on the pools that this file names.",
-        ),
-        click.option(
-            "--scheduler",
-            default="",
-            metavar="ADDRESS",
-            help="Count on the workers of a Dask scheduler, as tcp://127.0.0.1:8786 (docs/lab.md).",
+            help="Measure on the pools that this file names (docs/lab.md).",
         ),
     )(gathered(command, "means", Means, Means.__slots__))
