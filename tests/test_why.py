@@ -45,12 +45,18 @@ def answered(record: RunRecord, *opened: str) -> str:
 @pytest.mark.parametrize(
     ("record", "first", "later"),
     [
-        (ladder_records.ladder(), "Yes, since 6.17.13: mprotect() of resident memory",
+        (ladder_records.ladder(), "Yes: 7.2.1 executes 788.0 instructions per page, 6.1.176 369.3:",
          "7.2.1, the newest here, has it still: 788.0 per page."),
         (ladder_records.part_of("6.12.107", "6.16.12"), "No: mprotect:shared_dirty",
          "no step of more than 1 % from 6.12.107 to 6.16.12 (counted exactly"),
-        (run_of(BACK), "Yes, since 6.17.13", "has it no longer: 403.0 per page."),
-        (run_of(PART), "Yes, since 6.17.13", "has it in part: 600.0 per page."),
+        (run_of(BACK), ("No: 6.18.15 executes 403.0 instructions per page, 6.16.12 400.0: x1.008,"
+         " within 1 %. Decided steps: 6.17.13 x2.000, 6.18.15 x0.504. The largest decided step is"
+         " in 6.17.13: mprotect() of"), "has it no longer: 403.0 per page."),
+        (run_of(PART), "Yes: 6.18.15 executes 600.0", "has it in part: 600.0 per page."),
+        (run_of({"6.16.12": 400.0, "6.17.13": 402.0, "6.18.15": 403.0}), "No: 6.18.15 executes",
+         "within 1 %."),
+        (run_of({"6.16.12": 400.0, "6.17.13": 500.0}), "Yes, since 6.17.13: mprotect()",
+         "6.17.13 is the newest kernel here."),
         (run_of({"6.16.12": 400.0, "6.17.13": 300.0}), "It got shorter in 6.17.13",
          "6.17.13 is the newest kernel here."),
     ],
@@ -68,9 +74,10 @@ def test_a_larger_change_that_is_undecided_comes_before_the_step() -> None:
         lambda arm: {"options": ("UBSAN_BOUNDS=y",) * bool(arm.index) or ("SMP=y",)},
     )
     text = answered(record, "6.12.107", "6.16.12")
-    assert text.startswith("Undecided in 6.16.12: mprotect() of resident memory")
+    assert text.startswith("Undecided: 6.17.13 executes 420.0 instructions per page, 6.12.107")
+    assert "Decided steps: 6.17.13 x1.050. Undecided in 6.16.12: mprotect() of resident" in text
     assert "to 400.0 on 6.16.12: 2.00 times the instructions, which is undecided. By" in text
-    assert text.index("UBSAN_BOUNDS") < text.index("Yes, since 6.17.13")
+    assert text.index("UBSAN_BOUNDS") < text.index("The largest decided step is in 6.17.13")
 
 
 def test_a_later_kernel_that_cannot_be_compared_leaves_it_open() -> None:
@@ -78,7 +85,7 @@ def test_a_later_kernel_that_cannot_be_compared_leaves_it_open() -> None:
         run_of(BACK), lambda arm: {"options": ("UBSAN_BOUNDS=y",) if arm.index == 2 else ("SMP=y",)}
     )
     text = answered(record)
-    assert text.startswith("Yes, since 6.17.13")
+    assert "The largest decided step is in 6.17.13" in text
     assert "Whether 6.18.15, the newest here, still has it is open" in text
     assert "no longer" not in text
 

@@ -123,8 +123,11 @@ def verify(file: Path) -> None:
         with contextlib.suppress(StoreError):
             told = dependencies.note(folder)
             absent = told.absent if told else (dependencies.BUNDLE,)
-    print_lines(show_verified(parts, absent, unknown))
-    if any(differing for _, _, differing in parts):
+        differs = any(differing for _, _, differing in parts)
+        text = "" if differs else (folder / packing.RUN / "show.txt").read_text()
+    says = printable(" ".join(text.partition("\n\n")[0].split()))
+    print_lines(show_verified(parts, absent, says, unknown))
+    if differs:
         raise click.exceptions.Exit(EXIT_DIFFERS)
 
 
@@ -248,12 +251,12 @@ def reproduce(file: Path, runs: Path, means: options.Means, *, build: bool) -> N
         wanted = means.wanted_qemu or qemu_for(theirs)
         means = replace(means, wanted_qemu=wanted, again=True)  # what was kept proves nothing
         ours = start(study, runs, means)
-        with contextlib.suppress(click.exceptions.Exit):
-            answer(ours)
         others = dependencies.other_programs(folder)
     found = compared(theirs, ours.record())
     found = replace(found, reasons=(*found.reasons, *others))
-    print_lines([(), *show_reproduction(found)])
+    print_lines(show_reproduction(found))
+    with contextlib.suppress(click.exceptions.Exit):
+        answer(ours)
     if not found.equal:
         click.get_current_context().exit(EXIT_DIFFERS)
 

@@ -118,10 +118,13 @@ def _first_difference(name: str, stored: bytes, text: str) -> str:
 
 
 def show_verified(
-    parts: Sequence[Verified], absent: Sequence[str], unknown: Sequence[str] = ()
+    parts: Sequence[Verified], absent: Sequence[str], says: str, unknown: Sequence[str] = ()
 ) -> list[Line]:
-    """What `kdelta bundle verify` prints."""
-    lines: list[Line] = []
+    """What `kdelta bundle verify` prints.  says: the first sentence of the run's answer."""
+    wrong = sum(bool(differences) for _, _, differences in parts)
+    held = f"All {len(parts)} parts hold. It says: {says}"
+    first = f"{wrong} of {plural(len(parts), 'part')} cannot be true." if wrong else held
+    lines: list[Line] = [*paragraph(first, Tone.BOLD), ()]
     for what, looked_at, differences in parts:
         word, tone = ("DIFFERS", Tone.BAD) if differences else ("ok", Tone.GOOD)
         lines += paragraph(f"{word}: {what}: {looked_at}", tone)
@@ -147,11 +150,13 @@ def show_reproduction(found: Reproduction) -> list[Line]:
         values = figure(row.theirs), figure(row.ours), good if row.equal else bad
         table.append((name, Span(arm, Tone.BOLD), row.phase, *values))
     heads = ("scenario", "kernel", "phase", "theirs", "here", "")
-    lines: list[Line] = [*table_of(heads, table, right=heads[3:5])]
     counts = "counts are equal to the instruction, theirs and here."
     what = "verdicts are the same." if found.timed else counts
-    told = f"{sum(row.equal for row in rows)} of {len(rows)} {what}"
-    lines += [(), *paragraph(told, Tone.GOOD if found.equal else Tone.BAD)]
+    told = (
+        f"{'Yes' if found.equal else 'No'}: {sum(row.equal for row in rows)} of {len(rows)} {what}"
+    )
+    lines: list[Line] = [*paragraph(told, Tone.GOOD if found.equal else Tone.BAD), ()]
+    lines += [*table_of(heads, table, right=heads[3:5]), ()]
     for reason in found.reasons:
         lines += paragraph(f"what else differs: {reason}", Tone.WARN)
     if not found.equal and not found.reasons:

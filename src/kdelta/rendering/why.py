@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from kdelta.analysis.claims import Claim, Headline
-from kdelta.analysis.explanation import USER, Explanation, base_name
+from kdelta.analysis.explanation import USER, Explanation, base_name, explain
 from kdelta.check.interval import Undone
 from kdelta.ladder.ladders import Ladder, Rung
 from kdelta.metric import number, plural
@@ -22,6 +22,14 @@ from kdelta.verdict.comparison import Verdict
 from kdelta.workload import Workload
 
 _BACK = 0.1  # share of a step that may be left where the newest kernel no longer has it
+_SEVERAL = 3  # kernels from which the two that were asked for have others between them
+_ANSWERS = {
+    Verdict.REGRESSION: "Yes:",
+    Verdict.IMPROVEMENT: "No, it got shorter:",
+    Verdict.SAME: "No:",
+    Verdict.UNDECIDED: "Undecided:",
+    Verdict.INVALID: "Not comparable:",
+}
 _OPEN = (Verdict.UNDECIDED, Verdict.INVALID)
 _MOST = 0.5  # share of a step from which a commit is named
 _TITLE, _LISTED = 44, 12  # characters of a commit's in the table; commits in a sentence
@@ -40,11 +48,13 @@ def lines(
     if ladder.failing:
         yield from paragraph(f"{ladder.failing}.", Tone.BAD)
     left = sorted(left_open(ladder), key=change, reverse=True)
-    step = [" ".join(_step(found, found.headline, workloads))] if found.headline else []
+    ends = _ends(found, ladder)
+    step = [" ".join(_step(found, found.headline, workloads, ends))] if found.headline else []
     told = [_undecided(found, rung, opened, workloads) for rung in left]
-    if not step and not left:
+    if not (step or left or ends):
         told = [_no_step(found, ladder)]
-    first, *rest = [*step, *told] if _decided_first(found) else [*told, *step]
+    largest = [*step, *told] if _decided_first(found) else [*told, *step]
+    first, *rest = [ends, *largest] if ends else largest
     yield from paragraph(first, Tone.BOLD)
     for text in rest:
         yield from ((), *paragraph(text))
@@ -82,8 +92,32 @@ def functions(found: Explanation) -> list[str]:
     return [name for name in dict.fromkeys(names) if name != USER]
 
 
-def _step(found: Claim, head: Headline, workloads: Mapping[str, Workload]) -> Iterator[str]:
+def _ends(found: Claim, ladder: Ladder[Any]) -> str:
+    """The kernels that were asked for against each other, "" where they stand beside each other."""
+    counted = [(rung, rung.total) for rung in ladder.rungs if rung.total]
+    if len(counted) < _SEVERAL or found.exact is None:
+        return ""
+    (old, first), (new, last) = counted[0], counted[-1]
+    verdict = explain(found.exact, old.arm, new.arm, scenario=ladder.reference).comparison.verdict
+    was, now = first.per_operation, last.per_operation
+    steps = [
+        f"{rung.arm} {counts.times(rung.comparison.ratio)}"
+        for rung, _ in counted
+        if rung.comparison and rung.comparison.verdict.is_step and rung.comparison.ratio
+    ]
+    within = f", within {found.report.step_percent:g} %" if verdict is Verdict.SAME else ""
+    head = (
+        f"{_ANSWERS[verdict]} {new.arm} executes {number(now)} instructions per {last.operation},"
+        f" {old.arm} {number(was)}: {counts.times(now / was)}{within}."
+    )
+    return f"{head} Decided steps: {', '.join(steps)}." if steps else head
+
+
+def _step(
+    found: Claim, head: Headline, workloads: Mapping[str, Workload], ends: str
+) -> Iterator[str]:
     way = "Yes, since" if head.worse else "It got shorter in"
+    way = "The largest decided step is in" if ends else way
     yield f"{way} {head.step.new}: {sentences.first_sentence(found, head, workloads)}"
     if found.explanation:
         yield from sentences.difference_sentences(found.explanation, None, None)[1:]
