@@ -624,7 +624,7 @@ def _needs(findings: Sequence[Finding]) -> Iterator[str]:
         yield "runs that do not fail"
     traps = {caution.trap for finding, _ in waiting for caution in finding.cautions}
     more = [pair.comparison.more for _, pair in waiting if pair.comparison.more]
-    if Trap.REPLICATE in traps and any(arm.n for finding, _ in waiting for arm in finding.arms):
+    if any(timing.OF_UNKNOWN in text for _, pair in waiting for text in pair.comparison.reasons):
         yield f"the boot of each value (boot in a mapping), {_BOOTS}"
     elif Trap.FEW in traps:
         yield _BOOTS

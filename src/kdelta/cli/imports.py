@@ -194,14 +194,17 @@ def ask(
     report = robot.read(mail)
     row = robot.chosen(report, metric)
     direction = robot.direction(report, row, better or "")
+    asked = [*check_page.robot_heading(report, row)]
+    if row.within:
+        _print(asked)
+        click.get_current_context().exit(EXIT_UNDECIDED)
     own = robot.split(report, row, direction)
-    both = f"tree:PATH@{report.parent[:12]},tree:PATH@{report.commit[:12]}"
+    both = f"tree:PATH@{report.parent},tree:PATH@{report.commit[:12]}"
+    asked = [*([check_page.robot_split(own, row)] if own else []), *asked]
     if own and kernels is None:
-        _print([*check_page.robot_heading(report, row), check_page.robot_split(own, row)])
-        if row.within:
-            click.get_current_context().exit(EXIT_UNDECIDED)
+        _print(asked)
         click.echo(f"Which functions: kdelta ask {mail} --kernels {both}")
-        return
+        click.get_current_context().exit(EXIT_UNDECIDED if own.deviates else 0)
     loop = scenario or robot.scenario_of(report, row)
     workload.parse_reference(loop)
     action = f"name the kernels without and with the commit: --kernels {both}"
@@ -212,8 +215,6 @@ def ask(
     if len(words) != 2 or not all(words):
         raise SpecError(f"{kernels} are not two kernels", place="--kernels", action=action)
     old, new = words
-    _print(check_page.robot_heading(report, row))
-    _print([check_page.robot_split(own, row)] if own else [])
     apart = robot.apart(report, old, new)  # the wrong order is told before anything is counted
     counting = picked(means, ("wanted_qemu", "jobs", "again", "trust"))
     with reporting() as progress:
@@ -221,8 +222,8 @@ def ask(
             old, new, [loop], lambda line: click.echo(line, err=True), progress=progress, **counting
         )
     found = count_difference(before, after)
-    _print([apart] if apart else [])
     _print(check_page.robot_answer(row, direction, found, f"{loop}, {old} -> {new}"))
+    _print([*([apart] if apart else []), *asked])
     if apart or found.undecided:
         click.get_current_context().exit(EXIT_UNDECIDED)
 

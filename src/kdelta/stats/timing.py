@@ -24,6 +24,7 @@ from kdelta.verdict.series import Boot, ReplicateUnit, Series, Summary
 if TYPE_CHECKING:
     from kdelta.stats.brunner_munzel import Shift
 
+OF_UNKNOWN = "of unknown boots"
 TOLERANCE = 0.03
 ALPHA = 0.01
 MAX_DRIFT = 0.03
@@ -171,7 +172,7 @@ def by_boot(arms: tuple[Series, ...]) -> tuple[Series, ...]:
     """One value a boot, where process rounds ran in enough known boots of each arm."""
     if any(arm.replicate is not ReplicateUnit.PROCESS_ROUND for arm in arms):
         return arms
-    if min(map(_boots, arms)) < MIN_REPLICATES or any(not b.boot_id for a in arms for b in a.valid):
+    if min(map(_boots, arms)) < MIN_REPLICATES:
         return arms
     folded = []
     for arm in arms:
@@ -193,10 +194,11 @@ def by_boot(arms: tuple[Series, ...]) -> tuple[Series, ...]:
 
 
 def _boots(arm: Series) -> int:
-    """How many boots an arm has values of; rounds of unknown boots may all be of one."""
+    """How many boots an arm has values of; with a round of an unknown boot they may be one."""
     if arm.replicate is ReplicateUnit.BOOT:
         return len(arm.valid)
-    return min(len(arm.valid), max(len({boot.boot_id for boot in arm.valid if boot.boot_id}), 1))
+    known = {boot.boot_id for boot in arm.valid}
+    return min(len(arm.valid), 1 if "" in known else len(known))
 
 
 def _unusable(arms: Sequence[Series]) -> str:
@@ -228,11 +230,13 @@ def _doubt(arms: Sequence[Series]) -> tuple[str, int | None]:
         rounds = arms[0].replicate is ReplicateUnit.PROCESS_ROUND
         told = []
         for arm, count in zip(arms, counts, strict=True):
-            beside = f"of {arm.planned} planned"
+            beside = f"{boots.counted(count)} of {arm.planned} planned"
             if rounds:
-                beside = f"with {arm.replicate.counted(len(arm.valid))}"
+                known = all(boot.boot_id for boot in arm.valid)
+                ran = arm.replicate.counted(len(arm.valid))
+                beside = f"{boots.counted(count)} with {ran}" if known else f"{ran} {OF_UNKNOWN}"
             if count < MIN_REPLICATES:
-                told.append(f"{arm.arm} has {boots.counted(count)} {beside}")
+                told.append(f"{arm.arm} has {beside}")
         text = "; ".join(told)
         needed = f"at least {MIN_REPLICATES} boots an arm, {lacking} more"
         return f"{text}; {needed}{', not more rounds' if rounds else ''}", lacking
