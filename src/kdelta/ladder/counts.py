@@ -502,7 +502,7 @@ def _window_warnings(phase: str, measured: Sequence[tuple[str, Measure]]) -> lis
     ]:
         found.append(
             f"{phase}: windows have two lengths, {', '.join(two)}: only some of them do a part of"
-            " the work; mark that part as a phase of its own"
+            " the work; mark that part as a phase of its own, or let a window hold both"
         )
     if all(m.outside and m.windows == 1 for _, m in measured):
         first = "holds what is done only the first time; a loop around the marks has others"
