@@ -263,12 +263,12 @@ def reproduce(file: Path, runs: Path, means: options.Means, *, build: bool) -> N
 
 @bundle.command()
 @click.argument("bundles", nargs=-1, required=True, type=options.OLD_FILE)
-@options.formats
-def merge(bundles: tuple[Path, ...], *, form: str) -> None:
+@options.json_option
+def merge(bundles: tuple[Path, ...], *, as_json: bool) -> None:
     """Make one finding of BUNDLES, which several machines made of one study.
 
     Counts have to be equal to the instruction, or what else differs is named, and it exits with 1.
-    Times are judged over the machines, each of which is a block. Nothing is executed.
+    Of times each machine has its verdict. Nothing is executed.
     """
     if len(bundles) > _MOST:
         raise SpecError(f"{len(bundles)} bundles are too many", action=f"name at most {_MOST}")
@@ -282,7 +282,7 @@ def merge(bundles: tuple[Path, ...], *, form: str) -> None:
         with whole(path) as (_, record):
             records[name] = record
     found = merged(records)
-    print_found(form, merging, found)
+    print_found("json" if as_json else "", merging, found)
     if not found.equal:
         click.get_current_context().exit(EXIT_DIFFERS)
 

@@ -16,7 +16,7 @@ from kdelta.journal.bundle import RUN, Difference, differing
 from kdelta.journal.run import RunRecord
 from kdelta.metric import plural
 from kdelta.rendering import show
-from kdelta.rendering.formats import IN_RUN_FOLDER, written
+from kdelta.rendering.formats import FORMATS, written
 from kdelta.table.columns import Line, Span, Tone, figure, paragraph, plain, shortened, table_of
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def write_run_files(record: RunRecord, folder: Path) -> None:
         for name, content in files.items():
             write_aside(folder / name, content.encode())
         for stale in folder.glob("explain-*"):
-            if stale.suffix[1:] in ("txt", *IN_RUN_FOLDER) and stale.name not in files:
+            if stale.suffix[1:] in ("txt", *FORMATS) and stale.name not in files:
                 stale.unlink()
     except OSError as error:
         cause = f"the answers cannot be written: {error.strerror or error}"
@@ -70,7 +70,7 @@ def run_files(record: RunRecord) -> Iterator[tuple[str, str]]:
 
 
 def _in_formats(name: str, view: object, found: object) -> Iterator[tuple[str, str]]:
-    for form in IN_RUN_FOLDER:
+    for form in FORMATS:
         yield f"{name}.{form}", written(form, view, found)
 
 
