@@ -220,6 +220,7 @@ def test_import_and_judge_within_100_columns(capsys: pytest.CaptureFixture[str])
     assert "1 file as table, 180 values, 9 audited fields" in cac1(capsys)
     shown = kdelta(capsys, "judge", "cac1", "--metric", "iteration")
     assert "parent-a -> child (old again: parent-b): UNDECIDED" in shown
+    assert "published framework" in shown
     assert max(map(len, shown.splitlines())) <= 100
     assert "in these boots +39." in shown
 
@@ -255,7 +256,7 @@ def test_judge_as_json_and_csv(capsys: pytest.CaptureFixture[str]) -> None:
     (row,) = [row for row in rows if row["metric"] == "iteration_ns_per_page"]
     assert float(row["midpoint_ratio"]) == pytest.approx(1.39773716)
     assert float(row["drift"]) == pytest.approx(0.00874126, abs=1e-8)
-    assert row["verdict"] == "UNDECIDED"
+    assert (row["verdict"], row["framework_new_label"]) == ("UNDECIDED", "reliable")
 
 
 def test_comparison_asked_for_that_is_invalid_exits_with_1(

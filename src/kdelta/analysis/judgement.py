@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The analysis of an import: what kdelta says of others' data.
+"""The analysis of an import: what kdelta says of others' data, and what their own tools say.
 
 Every pair of arms gets a verdict by the rules of `stats`; the answer sums them up in sentences.
 Where an arm is only a published mean, standard deviation and number of runs, it says what these say
@@ -19,7 +19,7 @@ from itertools import pairwise
 from kdelta.archive.apt import Progress
 from kdelta.errors import SpecError
 from kdelta.imports.record import SET, Case, GroupAudit, Import, Pairs, Published, audits, cases
-from kdelta.metric import Grade, Metric
+from kdelta.metric import Better, Grade, Metric
 from kdelta.stats import detectors, timing
 from kdelta.stats.timing import percent, shares
 from kdelta.verdict.comparison import Caution, Comparison, Share, Trap, Verdict
@@ -31,6 +31,7 @@ _SHOWN = 3  # of things of one kind that a sentence names
 _BOOTS = "at least 5 boots an arm"
 _CORRECTED = "Holm's correction"  # what of a step did not survive is said with it
 _ABOUT_VALUES = (Trap.FEW, Trap.FAILED, Trap.ORDER, Trap.REPLICATE, Trap.CONTROL)
+_FAMILY = "version_family"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +65,21 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Compat:
+    """What the published framework makes of the same values; never used for a verdict.
+
+    rules: tolerance, CV limit and baseline arm of the framework's columns; own: they are its own,
+    and not kdelta's default for data of another kind.
+    """
+
+    framework: tuple[FrameworkRow, ...]
+    baseline: str
+    tolerance: float
+    max_cv: float
+    own: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """One metric in one group."""
 
@@ -74,6 +90,7 @@ class Finding:
     pairs: tuple[JudgedPair, ...]
     gaps: tuple[Gap, ...]
     cautions: tuple[Caution, ...]
+    compat: Compat
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,8 +253,9 @@ def _asked(case: Case, choice: JudgementChoice) -> list[tuple[Series, Series, Se
 
 def _finding(case: Case, pairs: tuple[JudgedPair, ...], choice: JudgementChoice) -> Finding:
     from_pairs = [caution for pair in pairs for caution in pair.comparison.cautions]
+    limit = case.rules.max_cv if case.rules else None
     alone = [series for series in case.series if series.boots and not pairs]
-    from_arms = [caution for arm in alone for caution in detectors.inspect(arm, max_cv=case.max_cv)]
+    from_arms = [caution for arm in alone for caution in detectors.inspect(arm, max_cv=limit)]
     remarks = [
         Caution(trap=Trap.FACTS, sentence=text)
         for one in case.published
@@ -256,6 +274,7 @@ def _finding(case: Case, pairs: tuple[JudgedPair, ...], choice: JudgementChoice)
         pairs=pairs,
         gaps=tuple(_gaps(case, pairs, choice)),
         cautions=tuple(dict.fromkeys(every)),
+        compat=_compat(case, pairs),
     )
 
 
@@ -297,7 +316,7 @@ def _pair(
         grade=Grade.GUEST_TIME if guest else Grade.HOST_TIME,
         tolerance=choice.tolerance,
         alpha=choice.alpha,
-        max_cv=case.max_cv,
+        max_cv=case.rules.max_cv if case.rules else None,
     )
     arms = [series for series in (old, new, control) if series]
     if not all(series.boots for series in arms):
@@ -307,6 +326,37 @@ def _pair(
             comparison = _of_summaries(case.published, comparison, arms)
     return JudgedPair(
         old=old.arm, new=new.arm, control=control.arm if control else None, comparison=comparison
+    )
+
+
+def _compat(case: Case, pairs: Sequence[JudgedPair]) -> Compat:
+    runs = [
+        Runs(
+            arm=series.arm,
+            values=tuple(statistics.fmean(boot.values) for boot in series.valid),
+            failures=tuple(boot.failure for boot in series.boots if boot.failure),
+        )
+        for series in case.series
+        if series.boots
+    ]
+    rules = case.rules
+    # The framework's own baseline is a version family.
+    own = (s.arm for s in case.series if rules and case.detail(s.arm, _FAMILY) == rules.baseline)
+    baseline = next(own, pairs[0].old if pairs else case.series[0].arm)
+    tolerance = rules.tolerance if rules else TOLERANCE
+    max_cv = rules.max_cv if rules else MAX_CV
+    return Compat(
+        framework=framework_rows(
+            runs,
+            baseline=baseline,
+            tolerance=tolerance,
+            max_cv=max_cv,
+            lower_is_better=case.metric.better is Better.LOWER,
+        ),
+        baseline=baseline,
+        tolerance=tolerance,
+        max_cv=max_cv,
+        own=rules is not None,
     )
 
 
@@ -386,6 +436,7 @@ def _figures(published: Sequence[Published], series: Series) -> _Figures | None:
 
 
 def _cautions(case: Case) -> Iterator[Caution]:
+    limit = case.rules.max_cv if case.rules else None
     for one in case.published:
         series = case.arm(one.arm)
         if series is None or series.boots:
@@ -394,8 +445,8 @@ def _cautions(case: Case) -> Iterator[Caution]:
         if n > series.planned:
             yield from detectors.counted_twice(one.arm, claimed=n, planned=series.planned)
         yield from detectors.wild(one.arm, n=n, cv=one.cv)
-        if case.max_cv is not None:
-            yield from detectors.near_limit(one.arm, n=n, cv=one.cv, limit=case.max_cv)
+        if limit is not None:
+            yield from detectors.near_limit(one.arm, n=n, cv=one.cv, limit=limit)
         if one.failed:
             text = f"{one.arm}: {n}/{n + one.failed} runs ended ok"
             reason = f": {one.failure}" if one.failure else ""
@@ -637,3 +688,147 @@ def _needs(findings: Sequence[Finding]) -> Iterator[str]:
         yield "the order in which they were run (position in a mapping)"
     if any(caution.trap is Trap.STATE for caution in cautions):
         yield "the page state (state in a mapping)"
+
+
+# ---- what the published framework makes of the same values ---------------------------------------
+
+# Never used for a verdict.  These are the columns of its summary.csv; the formulas were found from
+# the published bundles and reproduce every cell of them (tests).  One run has a CV of 0 there and
+# so is `stable`, and a difference is classified without any interval.
+
+
+MAX_CV = 0.10
+TOLERANCE = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runs:
+    """One arm's runs of a metric: values of those that ended ok, reasons of the others."""
+
+    arm: str
+    values: tuple[float, ...]
+    failures: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameworkRow:
+    """One row of summary.csv; figures are None when no run ended ok.
+
+    cv is sample sd / mean, mad the median distance from the median, mad_ratio mad / median; each
+    is 0 for one run, and 0 where it would divide by 0.
+    """
+
+    arm: str
+    value: float | None = None
+    median_value: float | None = None
+    stdev_value: float | None = None
+    cv: float | None = None
+    mad_value: float | None = None
+    mad_ratio: float | None = None
+    min_value: float | None = None
+    max_value: float | None = None
+    baseline_value: float | None = None
+    delta_vs_baseline: float | None = None
+    baseline_median_value: float | None = None
+    delta_vs_baseline_median: float | None = None
+    classification: str = "unsupported"
+    status: str = "unsupported"
+    stable: bool = False
+    robust_stable: bool = False
+    semantic_warning: bool = False  # of its audit of the results; true in no published bundle
+    semantic_warning_reasons: str = ""
+    comparison_reliable: bool = False
+    comparison_robust_reliable: bool = False
+    run_count: int
+    ok_runs: int
+    failed_runs: int
+    failure_reasons: str
+
+    @property
+    def label(self) -> str:
+        """How the framework's own reports call a row."""
+        if self.status == "partial":
+            return "partial"
+        if self.comparison_reliable:
+            return "reliable"
+        return "robust-only" if self.comparison_robust_reliable else "unreliable"
+
+    def cell(self, column: str) -> str:
+        """The cell of a column as summary.csv prints it."""
+        found = getattr(self, column)
+        if isinstance(found, bool):
+            return "yes" if found else "no"
+        if isinstance(found, float):
+            return f"{found:.6f}"
+        return "" if found is None else str(found)
+
+
+def framework_rows(
+    arms: Sequence[Runs],
+    *,
+    baseline: str,
+    tolerance: float = TOLERANCE,
+    max_cv: float = MAX_CV,
+    lower_is_better: bool = True,
+) -> tuple[FrameworkRow, ...]:
+    """The rows of all arms of one metric; `baseline` is the arm that deltas are against."""
+    own = [_row(runs, max_cv) for runs in arms]
+    base = next((row for row in own if row.arm == baseline), None)
+    if base is None:
+        return tuple(own)
+
+    def against(row: FrameworkRow) -> FrameworkRow:
+        delta, kind = _delta(row.value, base.value), "unsupported"
+        if delta is not None:
+            kind = "regression" if (delta > 0) == lower_is_better else "improvement"
+            kind = "neutral" if abs(delta) <= tolerance else kind
+        return replace(
+            row,
+            baseline_value=base.value,
+            delta_vs_baseline=delta,
+            baseline_median_value=base.median_value,
+            delta_vs_baseline_median=_delta(row.median_value, base.median_value),
+            classification=kind,
+            comparison_reliable=row.stable and base.stable,
+            comparison_robust_reliable=row.robust_stable and base.robust_stable,
+        )
+
+    return tuple(against(row) for row in own)
+
+
+def _row(runs: Runs, max_cv: float) -> FrameworkRow:
+    """Steady is an arm all of whose runs ended ok, with a CV or MAD ratio of at most the limit."""
+    values, whole = runs.values, not runs.failures
+    counted = FrameworkRow(
+        arm=runs.arm,
+        run_count=len(values) + len(runs.failures),
+        ok_runs=len(values),
+        failed_runs=len(runs.failures),
+        failure_reasons=";".join(dict.fromkeys(runs.failures)),
+    )
+    if not values:
+        return counted
+    mean, median = float(statistics.mean(values)), float(statistics.median(values))
+    sd = float(statistics.stdev(values)) if len(values) > 1 else 0.0
+    mad = float(statistics.median(abs(value - median) for value in values))
+    cv, mad_ratio = sd / mean if mean else 0.0, mad / median if median else 0.0
+    return replace(
+        counted,
+        value=mean,
+        median_value=median,
+        stdev_value=sd,
+        cv=cv,
+        mad_value=mad,
+        mad_ratio=mad_ratio,
+        min_value=min(values),
+        max_value=max(values),
+        status="ok" if whole else "partial",
+        stable=whole and cv <= max_cv,
+        robust_stable=whole and mad_ratio <= max_cv,
+    )
+
+
+def _delta(value: float | None, base: float | None) -> float | None:
+    if value is None or base is None:
+        return None
+    return (value - base) / base if base else 0.0

@@ -20,6 +20,7 @@ from kdelta.imports.record import (
     ArmFacts,
     Contents,
     Pairs,
+    PublishedRules,
     Roles,
     SourceFile,
     audited,
@@ -637,15 +638,12 @@ _STAMP = re.compile(r"(?P<suite>.+?)(?:-bench)?-(?P<stamp>\d{8}T\d{6}Z)\Z")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Session:
-    """What the JSON files say.
-
-    order: suite -> (sequence, repeat).  profiles: name -> (largest CV, planned runs).
-    """
+    """What the JSON files say.  order: suite -> (sequence, repeat); profiles: by name."""
 
     order: Mapping[str, tuple[int, int]]
     facts: Pairs
     group: Pairs
-    profiles: Mapping[str, tuple[float, int]]
+    profiles: Mapping[str, tuple[PublishedRules, int]]
 
 
 def is_raw(source: SourceFile) -> bool:
@@ -665,7 +663,7 @@ def read_bundle(number: int, raw: SourceFile, members: Mapping[str, SourceFile])
     times: Counter[tuple[str, str]] = Counter()
     refilled = set(_refilled({row["run_id"].text for row in found}, session))
     profile = min({row["profile"].text for row in found} & session.profiles.keys(), default="")
-    max_cv, planned = session.profiles.get(profile, (None, None))
+    rules, planned = session.profiles.get(profile, (None, None))
     for row in found:
         arm, name = row["exact_version"].text, row["metric"].text
         if not (arm and name):
@@ -691,9 +689,11 @@ def read_bundle(number: int, raw: SourceFile, members: Mapping[str, SourceFile])
         metrics=tuple(metric for metric in metrics.values() if metric),
         readings=tuple(kept.readings),
         audited=audited(states),
-        arms=tuple(
-            replace(facts, planned=planned, max_cv=max_cv)
-            for facts in _bundle_arms(found, session, failures)
+        arms=tuple(_bundle_arms(found, session, failures, planned)),
+        rules=tuple(
+            replace(rules, group=group)
+            for group in dict.fromkeys(_bundle_group(row, session) for row in found)
+            if rules
         ),
         order=tuple(in_order((row["exact_version"].text for row in found), release_key) or ()),
     )
@@ -768,12 +768,18 @@ def _bundle_steps(source: SourceFile | None) -> Iterator[tuple[str, tuple[int, i
             raise SpecError(cause, place=f"{source.name}: steps[{at}]") from error
 
 
-def _bundle_profiles(env: Mapping[str, Any]) -> Iterator[tuple[str, tuple[float, int]]]:
+def _bundle_profiles(env: Mapping[str, Any]) -> Iterator[tuple[str, tuple[PublishedRules, int]]]:
     for at, profile in enumerate(_bundle_part(env, "profiles", [], ENVIRONMENT)):
         try:
-            yield str(profile["name"]), (float(profile["max_cv"]), int(profile["repetitions"]))
+            rules = PublishedRules(
+                group=(),
+                tolerance=float(profile["tolerance"]),
+                max_cv=float(profile["max_cv"]),
+                baseline=str(profile["baseline_version"]),
+            )
+            yield str(profile["name"]), (rules, int(profile["repetitions"]))
         except (KeyError, TypeError, ValueError) as error:
-            cause = "a profile needs name, max_cv and repetitions"
+            cause = "a profile needs name, tolerance, max_cv, baseline_version and repetitions"
             raise SpecError(cause, place=f"{ENVIRONMENT}: profiles[{at}]") from error
 
 
@@ -792,16 +798,19 @@ def _refilled(runs: set[str], session: _Session) -> Iterator[str]:
 
 
 def _bundle_arms(
-    found: Sequence[TableRow], session: _Session, failures: Mapping[str, str]
+    found: Sequence[TableRow], session: _Session, failures: Mapping[str, str], planned: int | None
 ) -> Iterator[ArmFacts]:
     """Of every arm and group: what the machine was, and how many of how many runs ended ok."""
     runs: dict[tuple[str, Pairs], dict[str, None]] = {}
+    families: dict[tuple[str, Pairs], str] = {}
     for row in found:
         key = (row["exact_version"].text, _bundle_group(row, session))
         runs.setdefault(key, {})[row["run_id"].text] = None
+        families[key] = row["version_family"].text
     for (arm, group), mine in runs.items():
         lost = sorted({failures[run] for run in mine} - {""})
-        details = [("runs", f"{sum(not failures[run] for run in mine)}/{len(mine)}")]
+        details = [("version_family", families[arm, group])]
+        details.append(("runs", f"{sum(not failures[run] for run in mine)}/{len(mine)}"))
         details += [("lost_run", "; ".join(lost))] if lost else []
         known = ArmFacts(arm=arm, group=group, facts=session.facts, details=tuple(details))
-        yield replace(known, replicate=ReplicateUnit.BOOT)
+        yield replace(known, replicate=ReplicateUnit.BOOT, planned=planned)

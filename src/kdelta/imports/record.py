@@ -24,13 +24,13 @@ from kdelta.journal import files
 from kdelta.metric import Metric
 from kdelta.verdict.series import Boot, ReplicateUnit, Series
 
-FORMAT = 4  # of import.json
+FORMAT = 3  # of import.json
 IMPORTS = files.FolderKind(
     file="import.json", word="import", first="import some with: kdelta import PATH"
 )
 SET = "set"  # the dimension that keeps the tables and bundles of one import apart
 Pairs = tuple[tuple[str, str], ...]
-_ALL = ("readings", "published", "audited")  # of contents, each in a group
+_ALL = ("readings", "published", "audited", "rules")  # of contents, each in a group
 _MAX_BYTES = 2**27
 _VERSION = re.compile(r"v?(\d)\.(\d{1,3})(?:\.(\d{1,3}))?(?:-rc(\d{1,2}))?", re.ASCII)
 
@@ -119,7 +119,6 @@ class ArmFacts:
     facts:     what the machine was; arms whose facts differ are not compared.
     details:   what happened to the arm: arms may differ in these.
     replicate: what was repeated; None: the data do not say.
-    max_cv:    the largest CV that the rules of whoever measured it allow.
     """
 
     arm: str
@@ -128,7 +127,6 @@ class ArmFacts:
     details: Pairs = ()
     replicate: ReplicateUnit | None = None
     planned: int | None = None
-    max_cv: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +136,16 @@ class Roles:
     old: str
     new: tuple[str, ...]
     control: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedRules:
+    """The decision rules that a published framework ran with, for its columns only."""
+
+    group: Pairs
+    tolerance: float
+    max_cv: float
+    baseline: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +163,7 @@ class Contents:
     published: tuple[Published, ...] = ()
     audited: tuple[Audited, ...] = ()
     arms: tuple[ArmFacts, ...] = ()
+    rules: tuple[PublishedRules, ...] = ()
     order: tuple[str, ...] = ()
     roles: Roles | None = None
     how: tuple[str, ...] = ()
@@ -285,7 +294,6 @@ class Case:
     ordered:   the arms stand in a declared order, or in that of their versions.
     roles:     which arms are compared, where that was declared.
     details:   of each arm what is no condition of the machine: lost runs ...
-    max_cv:    see ArmFacts.
     """
 
     group: Pairs
@@ -295,7 +303,7 @@ class Case:
     ordered: bool = True
     roles: Roles | None = None
     details: tuple[tuple[str, Pairs], ...] = ()
-    max_cv: float | None = None
+    rules: PublishedRules | None = None
 
     def detail(self, arm: str, name: str) -> str:
         """One detail of an arm; "" when it is not known."""
@@ -376,7 +384,7 @@ class _ByGroup(Generic[_T]):
 
 
 class _Known:
-    """The facts and states of contents, found by arm and group."""
+    """The facts, states and rules of contents, found by arm and group."""
 
     def __init__(self, contents: Contents) -> None:
         self.contents = contents
@@ -384,6 +392,7 @@ class _Known:
         self.states = _ByGroup(
             (one.arm, one.group, (one.field, ", ".join(one.values))) for one in contents.audited
         )
+        self.rules = _ByGroup(("", one.group, one) for one in contents.rules)
         figures: Iterable[ImportReading | Published] = (*contents.readings, *contents.published)
         names = [*(item.arm for item in figures), *(item.arm for item in contents.audited)]
         self._met = {arm: at for at, arm in enumerate(dict.fromkeys(names))}
@@ -419,7 +428,7 @@ def _case(
         ordered=ordered,
         roles=known.contents.roles,
         details=tuple((arm, tuple(known.details(arm, group).items())) for arm in arms),
-        max_cv=next((one.max_cv for arm in arms for one in known.arms.of(arm, group)), None),
+        rules=next(iter(known.rules.of("", group)), None),
     )
 
 

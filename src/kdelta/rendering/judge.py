@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A judgement as text, JSON and CSV: the answer first, then each metric."""
+"""A judgement: our verdict first, then what other tools make of the same values; JSON and CSV."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from kdelta.analysis.judgement import (
+    Compat,
     Finding,
+    FrameworkRow,
     ImportAnswer,
     JudgedPair,
     Judgement,
@@ -45,13 +47,20 @@ _SMALL = 0.1
 _ARM = 28
 _SHORT = {"mad": "MAD", "minimum": "min", "maximum": "max"}
 _FIELD = 44
+_OTHERS = "What other tools make of the same values. None of it entered the verdict above."
 
 _SUMMARY = ("n", "planned", "median", "mean", "sd", "cv", "mad", "minimum", "maximum")
+_FRAMEWORK = (
+    "value", "median_value", "stdev_value", "cv", "mad_value", "mad_ratio", "classification",
+    "status", "stable", "robust_stable", "comparison_reliable", "comparison_robust_reliable",
+    "label",
+)  # fmt: skip
 _HEAD = (
     "import", "group", "metric", "unit", "better", "old_arm", "new_arm", "control_arm", "verdict",
     "grade", "ratio", "ratio_low", "ratio_high", "p", "alpha", "tolerance", "mean_ratio",
     "median_ratio", "drift", "midpoint_ratio", "drop_first_midpoint_ratio",
     *(f"{side}_{name}" for side in ("old", "new") for name in _SUMMARY), "reasons", "warnings",
+    *(f"framework_{side}_{name}" for side in ("old", "new") for name in _FRAMEWORK),
 )  # fmt: skip
 
 
@@ -204,6 +213,20 @@ def _finding(finding: Finding) -> Iterator[Line]:
         yield from paragraph(closes(gap.share, f"{gap.old} -> {gap.new}"))
     for sentence in dict.fromkeys(caution.sentence for caution in finding.cautions):
         yield from paragraph(f"warning: {sentence}", Tone.WARN)
+    if measured:
+        yield from _compat(finding.compat)
+
+
+def _compat(found: Compat) -> Iterator[Line]:
+    yield from ((), *paragraph(_OTHERS, Tone.FAINT))
+    if rows := found.framework:
+        rules = f"baseline {found.baseline}, tolerance {found.tolerance:g}, max_cv {found.max_cv:g}"
+        whose = "" if found.own else " (its usual limits)"
+        yield from paragraph(f"published framework: {rules}{whose}", Tone.FAINT)
+        names = [Column("arm", (short(row.arm, _ARM) for row in rows))]
+        yield from tables_that_fit(names, _cells(rows, _NUMBERS, right=True))
+        labels = Column("label", (row.label for row in rows))
+        yield from tables_that_fit(names, [*_cells(rows, _WORDS, right=False), labels])
 
 
 def _summaries(arms: Sequence[Summary]) -> Iterator[Line]:
@@ -270,6 +293,37 @@ def _percent(fraction: float | None) -> str:
     return ABSENT if fraction is None else f"{100 * fraction:.2f}"
 
 
+_NUMBERS = {
+    "value": "value",
+    "median": "median_value",
+    "stdev": "stdev_value",
+    "cv": "cv",
+    "mad": "mad_value",
+    "mad_ratio": "mad_ratio",
+    "delta": "delta_vs_baseline",
+}
+_WORDS = {
+    "classification": "classification",
+    "status": "status",
+    "stable": "stable",
+    "robust": "robust_stable",
+    "reliable": "comparison_reliable",
+    "robust rel.": "comparison_robust_reliable",
+}
+
+
+def _cells(
+    rows: Sequence[FrameworkRow], columns: Mapping[str, str], *, right: bool
+) -> list[Column]:
+    """right: figures, of which long ones lose decimals, so that seven columns fit."""
+    most = 10 if right else math.inf
+    cells = {head: [row.cell(name) or ABSENT for row in rows] for head, name in columns.items()}
+    return [
+        Column(head, (t if len(t) <= most else t.partition(".")[0][:10] for t in own), right=right)
+        for head, own in cells.items()
+    ]
+
+
 def document(found: Judgement) -> tuple[str, Judgement]:
     """See formats.View: every field."""
     return "judge", found
@@ -283,6 +337,8 @@ def table(found: Judgement) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
 
 def _row(name: str, finding: Finding, pair: JudgedPair) -> tuple[Cell, ...]:
     found, metric, sandwich = pair.comparison, finding.metric, pair.comparison.sandwich
+    arms = {row.arm: row for row in reversed(finding.compat.framework)}
+    framework = [arms.get(arm) for arm in (pair.old, pair.new)]
     return (
         name, ";".join(f"{key}={text}" for key, text in finding.group),
         metric.name, metric.unit, metric.better,
@@ -293,4 +349,5 @@ def _row(name: str, finding: Finding, pair: JudgedPair) -> tuple[Cell, ...]:
         *(getattr(side, each, None) for side in (found.old, found.new) for each in _SUMMARY),
         "; ".join(found.reasons),
         "; ".join(dict.fromkeys(caution.sentence for caution in finding.cautions)),
+        *(row.cell(each) if row else "" for row in framework for each in _FRAMEWORK),
     )  # fmt: skip
