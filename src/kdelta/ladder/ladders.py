@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from pathlib import Path
 from typing import Any, Generic
 
 from kdelta.ladder.calls import failing
@@ -222,7 +221,7 @@ class Ladder(Generic[M]):
     @property
     def name(self) -> str:
         """The scenario, without the folder of a C file, and its point of the matrix."""
-        return f"{Path(self.reference).name} {self.point}".strip()
+        return f"{self.reference.rpartition('/')[2]} {self.point}".strip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
