@@ -56,14 +56,16 @@ def survey(runs: Path, workers: int, words: list[str], scratch: Path) -> tuple[i
                 "dask_worker", address, *own, "--worker-port", str(port), cache_home=place
             )
             numbers[f"tcp://127.0.0.1:{port}"] = stack.enter_context(started)
+        lab = scratch / f"{runs.name}.toml"
+        lab.write_text(f'[pool.rack]\nkind = "dask"\nscheduler = "{address}"\n')
         argv = [
             "run",
             *words,
             "--seed",
             "1",
             "--again",
-            "--scheduler",
-            address,
+            "--on",
+            str(lab),
             "--runs",
             str(runs),
         ]

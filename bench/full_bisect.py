@@ -119,15 +119,19 @@ def tree(runs: Path, seed: int) -> None:
 
 
 def git(seed: int) -> None:
-    """The same culprit by git itself, which asks `kdelta bisect probe` about its checkout."""
+    """The same culprit by git itself, with the script of docs/bisect.md."""
     folder = ROOT / "build" / "bisect-history"
     made = kernel_history.make(folder, seed)
     _git(folder, "reset", "--quiet", "--hard", "main")
     _git(folder, "bisect", "start", "main", made.commits[0])
-    probe = [sys.executable, "-c", START, "bisect", "probe", MPROTECT, "--kernel", "tree:."]
-    limits = ["--good-value", "264", "--bad-value", "405"]
-    out = _git(folder, "bisect", "run", *probe, *limits)
-    say("\n".join(line for line in out.splitlines() if re.search(": (good|bad|skip): ", line)))
+    (script,) = re.findall(r"```sh\n(.*?)```", (ROOT / "docs/bisect.md").read_text(), re.DOTALL)
+    with tempfile.TemporaryDirectory(prefix="kdelta-full-") as name:
+        count = Path(name, "count.sh")
+        count.write_text(script.replace("tree:.@v6.16", f"tree:.@{made.commits[0]}"))
+        os.environ["KDELTA_RUNS"] = name
+        os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        out = _git(folder, "bisect", "run", "sh", str(count))
+    say("\n".join(line for line in out.splitlines() if re.match("(PASS|FAIL|UNDECIDED): ", line)))
     wanted = f"{made.commits[made.culprit]} is the first bad commit"
     require(wanted in out, f"not {wanted}:\n{out}")
     say(f"git bisect run: {wanted}")

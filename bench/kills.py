@@ -147,7 +147,7 @@ def disturb(who: str, cluster: Cluster, runs: Path, moments: int) -> tuple[list[
     Returns how many trials had ended at each kill, and how often the run was gone on with.
     """
     cluster.complete()
-    child = begin(runs, "--scheduler", cluster.address)
+    child = begin(runs, "--on", _lab(cluster, runs))
     _until_begun(runs, child)
     kills: list[int] = []
     resumed = 0
@@ -176,8 +176,15 @@ def disturb(who: str, cluster: Cluster, runs: Path, moments: int) -> tuple[list[
 def gone_on(cluster: Cluster, runs: Path) -> subprocess.Popen[bytes]:
     """The run again, with all that was killed started anew."""
     cluster.complete()
-    words = ("latest", "--again", "--runs", str(runs), "--scheduler", cluster.address)
+    words = ("latest", "--again", "--runs", str(runs), "--on", _lab(cluster, runs))
     return kdelta("resume", *words)
+
+
+def _lab(cluster: Cluster, runs: Path) -> str:
+    """The file that names its scheduler."""
+    file = runs.with_suffix(".toml")
+    file.write_text(f'[pool.rack]\nkind = "dask"\nscheduler = "{cluster.address}"\n')
+    return str(file)
 
 
 def _until_begun(runs: Path, child: subprocess.Popen[bytes]) -> None:

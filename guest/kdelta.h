@@ -1132,9 +1132,9 @@ kd_api char *kd_map_64k(size_t bytes)
 
 /* ------------------------------------------------------------- audit --- */
 
-/* Of the process whose memory is audited; another one's is in the current folder, see program.h. */
+/* A file of the process whose memory is audited. */
 #ifndef KD_PROC
-#define KD_PROC	"/proc/self/"
+#define KD_PROC(name)	"/proc/self/" name
 #endif
 
 /* What the kernel says of a range; KD_UNKNOWN where it does not say. */
@@ -1237,7 +1237,7 @@ kd_api void kd_audit_pages(struct kd_audit *audit, const char *start, size_t pag
 
 	if (!map)
 		kd_die("malloc");
-	if (kd_read_words(KD_PROC "pagemap", map, pages, KD_PAGES((uintptr_t)start))) {
+	if (kd_read_words(KD_PROC("pagemap"), map, pages, KD_PAGES((uintptr_t)start))) {
 		audit->swapped = audit->soft_dirty = 0;
 		for (size_t i = 0; i < pages; i++) {
 			audit->swapped += !!(map[i] & KD_PM_SWAPPED);

@@ -22,7 +22,12 @@
 #ifndef KDELTA_LONE_H
 #define KDELTA_LONE_H
 
+static const char *kd_lone_proc(const char *name);
+#define KD_PROC(name)	kd_lone_proc(name)
+
 #include "kdelta.h"
+#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 
 #ifndef KD_LONE
@@ -33,6 +38,7 @@
 
 static struct {
 	pid_t owner;		/* children say nothing */
+	pid_t process;		/* whose facts are read: ours, of a child or of another program */
 	int output;		/* standard output as kdelta reads it */
 	int words;		/* what the program itself prints */
 	const char *scenario;
@@ -47,13 +53,27 @@ static struct {
 	void (*looked)(void);	/* the facts are that program's; tells what it has where */
 } kd_lone;
 
-static struct {
-	long present, absent, anon, compound, zero, ksm, swapped;	/* pages */
-	long mappings;
-} kd_lone_pages;
+/* What is told of our process, and the same summed over its children and theirs. */
+enum {
+	KD_ANON, KD_HUGE_KB, KD_SHMEM_KB, KD_COMPOUND, KD_ZERO, KD_KSM, KD_SWAPPED, KD_ABSENT,
+	KD_MAPPINGS, KD_SEND_BYTES, KD_RECEIVE_BYTES, KD_PIPE_BYTES, KD_LONE_TOLD,
+};
+static const char *const kd_lone_told[KD_LONE_TOLD] = {
+	"anon_pages", "anon_huge_kb", "shmem_pmd_kb", "compound_pages", "zero_pages", "ksm_pages",
+	"swapped_pages", "absent_pages", "own_mappings",
+	"send_buffers", "receive_buffers", "pipe_buffers",
+};
+
+static const char *kd_lone_proc(const char *name)
+{
+	static char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", kd_lone.process, name);
+	return path;
+}
 
 /* Add the pages of a mapping; anonymous: one whose pages were to come by faults. */
-kd_api void kd_lone_mapping(char *start, size_t pages, bool anonymous)
+kd_api void kd_lone_mapping(long *told, char *start, size_t pages, bool anonymous)
 {
 	for (size_t n; pages; pages -= n, start += n * KD_PAGE) {
 		struct kd_audit audit;
@@ -61,25 +81,27 @@ kd_api void kd_lone_mapping(char *start, size_t pages, bool anonymous)
 		n = pages < 512 ? pages : 512;
 		memset(&audit, 0, sizeof(audit));
 		kd_audit_pages(&audit, start, n);
-		kd_lone_pages.present += audit.present;
-		kd_lone_pages.absent += anonymous ? n - audit.present - audit.swapped : 0;
-		kd_lone_pages.swapped += audit.swapped;
-		kd_lone_pages.zero += audit.kpf[KPF_ZERO_PAGE];
-		kd_lone_pages.ksm += audit.kpf[KPF_KSM];
+		told[KD_ABSENT] += anonymous ? n - audit.present - audit.swapped : 0;
+		told[KD_SWAPPED] += audit.swapped;
+		told[KD_ZERO] += audit.kpf[KPF_ZERO_PAGE];
+		told[KD_KSM] += audit.kpf[KPF_KSM];
 		if (!audit.kpf[KPF_ANON])
 			continue;
-		kd_lone_pages.anon += audit.kpf[KPF_ANON];
-		kd_lone_pages.compound += audit.kpf[KPF_COMPOUND_HEAD] + audit.kpf[KPF_COMPOUND_TAIL];
+		told[KD_ANON] += audit.kpf[KPF_ANON];
+		told[KD_COMPOUND] += audit.kpf[KPF_COMPOUND_HEAD] + audit.kpf[KPF_COMPOUND_TAIL];
 	}
 }
 
-/* Go through all memory that the program may write, and what lies at no file. */
-kd_api void kd_lone_mappings(void)
+/*
+ * Go through all memory that the program may write, and what lies at no file.  One line after the
+ * other: text that grows with the mappings would take more pages of the heap, and be counted.
+ */
+kd_api void kd_lone_mappings(long *told)
 {
-	char *text = kd_read_file(KD_PROC "maps"), *next = text, *line;
+	FILE *maps = fopen(KD_PROC("maps"), "re");
+	char line[PATH_MAX + 128];
 
-	memset(&kd_lone_pages, 0, sizeof(kd_lone_pages));
-	while ((line = strsep(&next, "\n"))) {
+	while (maps && fgets(line, sizeof(line), maps)) {
 		unsigned long low, high, inode;
 		char may[5], name[16] = "";
 
@@ -87,11 +109,120 @@ kd_api void kd_lone_mappings(void)
 			continue;
 		if (strncmp(name, "[v", 2) == 0)	/* the kernel's */
 			continue;
-		kd_lone_pages.mappings++;
+		told[KD_MAPPINGS]++;
 		if (may[0] == 'r' && (!inode || may[1] == 'w'))
-			kd_lone_mapping((char *)low, KD_PAGES(high - low), may[1] == 'w' && !*name);
+			kd_lone_mapping(told, (char *)low, KD_PAGES(high - low),
+					may[1] == 'w' && !*name);
 	}
+	if (maps)
+		fclose(maps);
+}
+
+#ifndef SO_BUF_LOCK
+#define SO_BUF_LOCK	72	/* Linux 5.14 */
+#endif
+
+/* What a socket has whose program set it, and may have got less: limits differ by kernel. */
+kd_api long kd_lone_buffer(int fd, int option, int set)
+{
+	socklen_t size = sizeof(int);
+	int locked = 0, bytes = 0;
+
+	if (getsockopt(fd, SOL_SOCKET, SO_BUF_LOCK, &locked, &size) || !(locked & set))
+		return 0;
+	return getsockopt(fd, SOL_SOCKET, option, &bytes, &size) ? 0 : bytes;
+}
+
+/* Add the buffers of sockets and pipes, of the first files; a child's are looked at by copies. */
+kd_api void kd_lone_buffers(long *told)
+{
+	bool ours = kd_lone.process == getpid();
+	int process = syscall(SYS_pidfd_open, kd_lone.process, 0);
+
+	for (int file = 0; process >= 0 && file < 64; file++) {
+		char name[16], is[8] = "";
+		int fd = file;
+
+		snprintf(name, sizeof(name), "fd/%d", file);
+		if (readlink(KD_PROC(name), is, sizeof(is) - 1) < 0 ||
+		    (strncmp(is, "socket:", 7) && strncmp(is, "pipe:", 5)))
+			continue;
+		if (!ours)
+			fd = syscall(SYS_pidfd_getfd, process, file, 0);
+		if (fd < 0)
+			continue;
+		if (*is == 'p')
+			told[KD_PIPE_BYTES] += fcntl(fd, F_GETPIPE_SZ);
+		told[KD_SEND_BYTES] += kd_lone_buffer(fd, SO_SNDBUF, 1);
+		told[KD_RECEIVE_BYTES] += kd_lone_buffer(fd, SO_RCVBUF, 2);
+		if (!ours)
+			close(fd);
+	}
+	close(process);
+}
+
+kd_api void kd_lone_process(long *told)
+{
+	char *text = kd_read_file(KD_PROC("smaps_rollup"));
+	long huge = kd_keyed(text, "AnonHugePages"), shmem = kd_keyed(text, "ShmemPmdMapped");
+
 	free(text);
+	told[KD_HUGE_KB] = huge < 0 ? huge : told[KD_HUGE_KB] + huge;
+	told[KD_SHMEM_KB] = shmem < 0 ? shmem : told[KD_SHMEM_KB] + shmem;
+	kd_lone_mappings(told);
+	kd_lone_buffers(told);
+}
+
+/* The parent of a process that lives, 0 of another one or of a task of the kernel's, once it rests. */
+kd_api long kd_lone_parent(void)
+{
+	for (unsigned int looks = 0;; looks++) {
+		char *text = kd_read_file(KD_PROC("status"));
+		long parent = kd_keyed(text, "PPid");
+		char state = text ? strstr(text, "State:")[7] : 'X';
+
+		if (kd_keyed(text, "Tgid") != kd_lone.process || parent == 2 || strchr("XZ", state))
+			parent = 0;
+		free(text);
+		if (parent <= 0 || state != 'R' || looks == 100)
+			return parent;
+		sched_yield();
+	}
+}
+
+/* Sum up the children of our process, and theirs; one that lost its parent is PID 1's in a guest. */
+kd_api bool kd_lone_children(long *told)
+{
+	char *load = kd_read_file("/proc/loadavg");	/* its last number is the last one given */
+	long last = load ? strtol(strrchr(load, ' '), NULL, 10) : 0;
+	pid_t family[64] = { kd_lone.process };
+	size_t known = 1;
+
+	free(load);
+	while (++kd_lone.process <= last) {
+		long parent = kd_lone_parent();
+		bool ours = parent == 1 && getppid() == 1;
+
+		for (size_t i = 0; i < known; i++)
+			ours |= parent == family[i];
+		if (!ours)
+			continue;
+		kd_lone_process(told);
+		if (known < ARRAY_SIZE(family))
+			family[known++] = kd_lone.process;
+	}
+	kd_lone.process = family[0];
+	return known > 1;
+}
+
+kd_api void kd_lone_tell(enum kd_when when, const char *whose, const long *told)
+{
+	for (size_t i = 0; i < KD_LONE_TOLD; i++) {
+		char name[sizeof(kd.facts->name)];
+
+		snprintf(name, sizeof(name), "%s_%s", whose, kd_lone_told[i]);
+		kd_state(when, name, told[i], KD_FREE);
+	}
 }
 
 /* Timers that are set, and may end a window by a signal. */
@@ -114,22 +245,22 @@ kd_api long kd_lone_timers(void)
 kd_api void kd_lone_state(enum kd_when when)
 {
 	KD_APART;
-	char *text = kd_read_file(KD_PROC "smaps_rollup");
-	long huge = kd_keyed(text, "AnonHugePages"), shmem = kd_keyed(text, "ShmemPmdMapped");
+	long own[KD_LONE_TOLD] = { 0 }, children[KD_LONE_TOLD] = { 0 };
+	char *text = kd_read_file(KD_PROC("smaps_rollup"));
 
 	kd_state(when, "process_timers", kd_lone_timers(), KD_FREE);
 	kd_state(when, "process_rss_kb", kd_keyed(text, "Rss"), KD_FREE);
 	free(text);
-	kd_lone_mappings();
-	kd_state(when, "process_anon_pages", kd_lone_pages.anon, KD_FREE);
-	kd_state(when, "process_anon_huge_kb", huge, KD_FREE);
-	kd_state(when, "process_shmem_pmd_kb", shmem, KD_FREE);
-	kd_state(when, "process_compound_pages", kd_lone_pages.compound, KD_FREE);
-	kd_state(when, "process_zero_pages", kd_lone_pages.zero, KD_FREE);
-	kd_state(when, "process_ksm_pages", kd_lone_pages.ksm, KD_FREE);
-	kd_state(when, "process_swapped_pages", kd_lone_pages.swapped, KD_FREE);
-	kd_state(when, "process_absent_pages", kd_lone_pages.absent, KD_FREE);
-	kd_state(when, "process_own_mappings", kd_lone_pages.mappings, KD_FREE);
+	if (when == KD_BEFORE) {
+		kd_state(when, "limit_of_send_buffers",
+			 kd_file_number("/proc/sys/net/core/wmem_max"), KD_FREE);
+		kd_state(when, "limit_of_receive_buffers",
+			 kd_file_number("/proc/sys/net/core/rmem_max"), KD_FREE);
+	}
+	kd_lone_process(own);
+	kd_lone_tell(when, "process", own);
+	if (kd_lone_children(children))
+		kd_lone_tell(when, "children", children);
 	kd_state_machine(when);
 }
 
@@ -247,7 +378,7 @@ static void kd_lone_start(int argc, char **argv)
 {
 	KD_APART;
 	kd.name = KD_LONE;
-	kd_lone.owner = getpid();
+	kd_lone.owner = kd_lone.process = getpid();
 	kd_lone.scenario = argc > 1 ? argv[1] : "main";
 	kd_lone.output = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 100);
 	kd_lone.words = memfd_create("words", MFD_CLOEXEC);

@@ -203,11 +203,11 @@ static void kd_window(unsigned int number)
 /* Where the program's loader and its vDSO lie; both lie there in each run of a seed. */
 static void kd_find(void)
 {
-	char *text = kd_read_file("maps"), *next = text, *line;
+	char *text = kd_read_file(KD_PROC("maps")), *next = text, *line;
 	uint64_t base = 0, stack = 0;
 	char loader[PATH_MAX] = "";
 	Elf64_auxv_t pair;
-	int file = open("auxv", O_RDONLY | O_CLOEXEC);
+	int file = open(KD_PROC("auxv"), O_RDONLY | O_CLOEXEC);
 
 	while (read(file, &pair, sizeof(pair)) == sizeof(pair))
 		if (pair.a_type == AT_BASE)
@@ -246,10 +246,9 @@ static void kd_look(enum kd_when when)
 {
 	pid_t pid = kd_begin(false);
 	bool started = false;
-	char folder[32];
 	int status;
 
-	snprintf(folder, sizeof(folder), "/proc/%d", pid);
+	kd_lone.process = pid;
 	for (;;) {
 		long number;
 
@@ -258,8 +257,6 @@ static void kd_look(enum kd_when when)
 		if (!WIFSTOPPED(status))
 			break;
 		number = WSTOPSIG(status) == SIGTRAP ? 0 : WSTOPSIG(status);
-		if (chdir(folder))
-			kd_program_lost(folder);
 		if (!started && ptrace(PTRACE_SETOPTIONS, pid, NULL,
 				       (void *)(PTRACE_O_TRACEEXIT | PTRACE_O_EXITKILL)))
 			kd_program_lost("ptrace");

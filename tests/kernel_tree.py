@@ -53,6 +53,22 @@ int present(int pte)
 """
 
 
+def diff(new: str) -> str:
+    """A patch of MINCORE, which changes what present() returns."""
+    return f"""\
+diff --git a/mm/mincore.c b/mm/mincore.c
+--- a/mm/mincore.c
++++ b/mm/mincore.c
+@@ -5,5 +5,5 @@ int present(int pte);
+ /* Counts what is there. */
+ int present(int pte)
+ {{
+-\treturn pte + FIRST;
++\treturn {new};
+ }}
+"""
+
+
 def make(folder: Path) -> Path:
     """Write the tree into a folder."""
     files = {

@@ -40,10 +40,8 @@ SERIES = (
     "From 0 Mon Sep 17 00:00:00 2001\nFrom: A <a@b.c>\nSubject: [PATCH 1/1] mm: one\n"
     'Content-Type: multipart/alternative; boundary="x"\n\n--x\nContent-Type: text/plain\n\n'
     "Kdelta-claim: unmap:munmap less 12\nbase-commit: 0123456789abcdef\n---\n"
-    "diff --git a/mm/mincore.c b/mm/mincore.c\n--- a/mm/mincore.c\n+++ b/mm/mincore.c\n"
-    "@@ -5,5 +5,5 @@ int present(int pte);\n /* Counts what is there. */\n int present(int pte)\n"
-    " {\n-\treturn pte + FIRST;\n+\treturn pte + 2;\n }\n"
-    "--x\nContent-Type: text/html\n\n<p>\n--x--\n"
+    + kernel_tree.diff("pte + 2")
+    + "--x\nContent-Type: text/html\n\n<p>\n--x--\n"
 )
 LAB = '[pool.rack]\nkind = "dask"\nscheduler = "tcp://127.0.0.1:8786"\n[check]\ntwice = 5\n'
 PAGE = '{"format": 1, "title": "a", "patches": [{"number": 1, "title": "b", "paths": []}]}'

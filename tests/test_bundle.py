@@ -30,7 +30,6 @@ from kdelta.journal.bundle import MANIFEST, manifest, unpack
 from kdelta.journal.run import RunRecord
 from kdelta.kernels.kernel import Kernel
 from kdelta.rendering import merging as merging_page
-from kdelta.rendering.formats import written as as_format
 from kdelta.run.dependencies import BUNDLE, again
 from kdelta.sample import Environment, TimeData
 from kdelta.table.columns import WIDTH, plain
@@ -332,9 +331,10 @@ def test_a_program_is_taken_from_the_bundle(
     there.write_text("int main(void) { return 0; }\n")
     with pytest.raises(SpecError, match=r"read sources/workloads/loop\.c .* give --build"):
         again(record, tmp_path, build=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
     (found,) = again(record, tmp_path, build=True).scenarios
-    kept = Path(found.removesuffix(":main"))
-    assert kept.is_relative_to(tmp_path / "cache")
+    assert found.startswith("~/cache/kdelta/programs/")
+    kept = tmp_path / found.removeprefix("~/").removesuffix(":main")
     assert kept.read_bytes() == there.read_bytes()
 
 
@@ -575,13 +575,8 @@ def two(change: float, other_change: float) -> Merged:
 def test_a_slower_kernel_is_one_on_machines_of_any_speed() -> None:
     found = two(1.15, 1.15)
     (pair,) = found.pairs
-    assert pair.merged.verdict == "REGRESSION"
-    assert pair.merged.low
-    assert pair.merged.high
-    assert pair.merged.low < 1.15 < pair.merged.high
-    assert "over 2 machines (99 % interval" in told(found)
-    widths = [one.high / one.low for one in pair.each if one and one.high and one.low]
-    assert pair.merged.high / pair.merged.low < min(widths)
+    assert (pair.merged.verdict, pair.merged.ratio) == ("REGRESSION", None)
+    assert "REGRESSION: so says each machine: a.tar +1" in told(found)
 
 
 def test_machines_against_themselves_have_a_row() -> None:
@@ -594,10 +589,10 @@ def test_machines_against_themselves_have_a_row() -> None:
     assert "host:6.0 again" in told(found)
 
 
-def test_machines_whose_intervals_share_nothing_disagree() -> None:
+def test_machines_with_other_verdicts_disagree() -> None:
     (pair,) = two(1.6, 0.7).pairs
     assert pair.merged.verdict == "UNDECIDED"
-    assert pair.merged.reasons[0].startswith("the machines disagree: a.tar +")
+    assert pair.merged.reasons == ("the machines disagree: a.tar REGRESSION, b.tar IMPROVEMENT",)
 
 
 def test_a_machine_that_cannot_be_judged_is_named() -> None:
@@ -605,8 +600,7 @@ def test_a_machine_that_cannot_be_judged_is_named() -> None:
     lost = tuple(t if t.round < 2 else replace(t, result=None) for t in few.trials)
     (pair,) = merged({"a.tar": timed(1.15), "b.tar": replace(few, trials=lost)}).pairs
     assert pair.merged.verdict == "UNDECIDED"
-    assert pair.merged.reasons[0].startswith("b.tar: ")
-    assert pair.merged.ratio is None
+    assert pair.merged.reasons[0].endswith("a.tar REGRESSION, b.tar UNDECIDED")
 
 
 # ---- the command, and what a stranger may send ----------------------------------------------
@@ -635,8 +629,6 @@ def test_bundles_are_merged(bundles: Sequence[Path]) -> None:
     assert "9 of 9 counts are equal" in " ".join(done.output.split())
     content = json.loads(call(merge, *bundles, "--json").output)
     assert (content["kind"], content["equal"]) == ("merge", True)
-    assert len(call(merge, *bundles, "--csv").output.splitlines()) == 1 + 2 * 3
-    assert as_format("tsv", merging_page, merged({"a": HERE, "b": other(HERE)})).count("\n") == 7
 
 
 def test_a_changed_bundle_is_not_merged(bundles: Sequence[Path], tmp_path: Path) -> None:

@@ -284,7 +284,7 @@ def test_page_state_that_nobody_wants_binds(huge: dict[tuple[int, int], str], re
         assert found.verdict is Verdict.SAME
 
 
-@pytest.mark.parametrize("fact", ["process_own_mappings", "memory_shmem_huge_kb"])
+@pytest.mark.parametrize("fact", ["children_own_mappings", "memory_shmem_huge_kb"])
 def test_mappings_and_memory_that_nobody_maps_bind(fact: str) -> None:
     told = with_results(
         own_run({}, 3), lambda one: {"state": state(one.arm, one.round, {(1, 0): "4"}, fact)}
@@ -292,6 +292,31 @@ def test_mappings_and_memory_that_nobody_maps_bind(fact: str) -> None:
     found = compare_arms(CountMethod(), *counted(told, "/x/loop.c", "main"))
     assert found.verdict is Verdict.INVALID
     assert found.reasons == (f"page states differ: {fact} during (0 against 4)",)
+
+
+@pytest.mark.parametrize(
+    ("options", "buffers", "verdict"),
+    [
+        ((2, 8), "0", Verdict.UNDECIDED),  # the socket is gone
+        ((2, 8), "425984", Verdict.SAME),  # what it has is known, and no difference
+        ((9, 15), "0", Verdict.SAME),  # no size is set
+    ],
+)
+def test_a_limit_may_have_cut_what_a_program_sets(
+    options: tuple[int, int], buffers: str, verdict: Verdict
+) -> None:
+    asked = {"setsockopt argument 3": (*options, 0, 0)}
+
+    def told(one: TrialRecord) -> dict[str, object]:
+        facts = {"process_receive_buffers": buffers, "limit_of_receive_buffers": f"{one.arm + 2}12"}
+        told = (StateField(when="before", name=n, value=facts[n], want="free") for n in facts)
+        phase = replace(one.exact.phases[0], outside=asked)
+        return {"state": tuple(told), "data": replace(one.exact, phases=(phase,))}
+
+    arms = counted(with_results(own_run({}, 3), told), "/x/loop.c", "main")
+    found = compare_arms(CountMethod(), *arms)
+    assert found.verdict is verdict
+    assert ("(212 against 312)" in found.reasons[0]) is (verdict is Verdict.UNDECIDED)
 
 
 def test_memory_that_is_not_base_pages_is_said() -> None:

@@ -383,7 +383,7 @@ def test_claims_are_judged_on_every_architecture_and_change_no_decision(
     assert page.decision is paged(series("995"), found, side).decision
 
 
-MAIL = """\
+MAIL = f"""\
 From 0000000000000000000000000000000000000000 Mon Sep 17 00:00:00 2001
 From: A <a@b.c>
 Subject: [PATCH] mm: shorter
@@ -394,17 +394,7 @@ After: 101 RPS
 Kdelta-claim: %s
 Signed-off-by: A <a@b.c>
 ---
-diff --git a/mm/mincore.c b/mm/mincore.c
---- a/mm/mincore.c
-+++ b/mm/mincore.c
-@@ -5,5 +5,5 @@ int present(int pte);
- /* Counts what is there. */
- int present(int pte)
- {
--\treturn pte + FIRST;
-+\treturn pte + 2;
- }
---\x20
+{kernel_tree.diff("pte + 2")}--\x20
 2.39
 """
 

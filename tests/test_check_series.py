@@ -375,10 +375,9 @@ def test_makefiles_and_code_of_the_boot_are_named_before_anything_is_built(
     assert next(check_series.warnings(found, confined=False)).endswith("it runs as you.")
 
 
-@pytest.mark.parametrize("words", [("check",), ("commit",)])
-def test_other_machines_are_not_ignored(tmp_path: Path, words: tuple[str]) -> None:
+@pytest.mark.parametrize("word", ["check", "commit", "ask"])
+def test_other_machines_are_not_ignored(tmp_path: Path, word: str) -> None:
     path = tmp_path / "one.patch"
     path.write_text("x")
-    more = ["--base", "6.17", "--scheduler", "tcp://127.0.0.1:1"]
-    done = CliRunner().invoke(cli, [*words, str(path), *more])
-    assert "patches are counted on this machine" in str(done.exception)
+    done = CliRunner().invoke(cli, [word, str(path), "--on", str(path)])
+    assert (done.exit_code, "No such option '--on'" in done.output) == (2, True)

@@ -336,10 +336,12 @@ def test_tls_without_certificates_is_one_sentence() -> None:
         DaskWorkers("tls://127.0.0.1:1")
 
 
-def test_a_wrong_address_is_told_before_there_is_a_run() -> None:
+def test_a_wrong_address_is_told_before_there_is_a_run(tmp_path: Path) -> None:
     study = spec.from_arguments(["control:getppid"], ["6.12", "6.17"])
+    file = tmp_path / "lab.toml"
+    file.write_text('[pool.rack]\nkind = "dask"\nscheduler = "foo"\n')
     with pytest.raises(SpecError, match="no address of a scheduler"):
-        execution.check_pools(study, Means(scheduler="foo"))
+        execution.check_pools(study, Means(pools=file))
 
 
 @pytest.mark.parametrize(
@@ -400,5 +402,6 @@ def test_times_are_of_pools_that_time(tmp_path: Path) -> None:
     assert [each.pool for each in named.pools] == ["b"]
     with pytest.raises(SpecError, match="no pool for times is called c"):
         execution.host_pools(study, Means(pools=file, pool="c"))
-    with pytest.raises(SpecError, match="leave out --on and --scheduler"):
-        execution.check_pools(study, Means(scheduler="tcp://127.0.0.1:1"))
+    study = spec.from_arguments(["control:getppid"], ["6.12"], instrument="trace", watch=["f"])
+    with pytest.raises(SpecError, match="leave out --on"):
+        execution.check_pools(study, Means(pools=file))

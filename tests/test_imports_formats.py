@@ -104,7 +104,7 @@ def test_kernbench_logs(tmp_path: Path) -> None:
         for iteration in (1, 2, 3):
             minutes, seconds = divmod(base + iteration, 60)
             text = kernbench("412.33", "38.21", f"{minutes:.0f}:{seconds:05.2f}")
-            name = f"log/{arm}/iter-0/kernbench/logs/kernbench-2-{iteration}.time"
+            name = f"log/{arm}/iter-{iteration}/kernbench/logs/kernbench-2-{iteration}.time"
             write(tmp_path / name, text)
     found = imported(tmp_path / "log")
     assert found.kind == reader.ImportFormat.KERNBENCH
@@ -113,6 +113,7 @@ def test_kernbench_logs(tmp_path: Path) -> None:
     assert metrics["elsp"].group == (("jobs", "2"),)
     assert values(metrics["elsp"])["6.12"] == pytest.approx((242.17, 243.17, 244.17))
     assert metrics["elsp"].series[0].replicate is ReplicateUnit.PROCESS_ROUND
+    assert not any(boot.boot_id for boot in metrics["elsp"].series[0].boots), "passes of one boot"
     assert values(metrics["syst"])["6.13"] == (38.21,) * 3
 
 

@@ -135,6 +135,12 @@ def test_warnings_are_shown_and_an_error_is_one_sentence(tmp_path: Path) -> None
     file.write_text("int main(void)\n{\n\treturn nothing;\n}\n")
     with pytest.raises(SpecError, match=r"loop\.c:3:16: does not compile: .nothing. undeclared"):
         guest.program(file, arch.native(), theirs=True)
+    text = "int main(int n, char **v) { (void)v; KD_BEGIN(n); KD_END(n); return 0; }"
+    file.write_text(f'#include "kdelta.h"\n{text}\n')
+    with pytest.raises(
+        SpecError, match=r"the phase of KD_BEGIN\(\) .* number from 0 to 7, no varia"
+    ):
+        guest.program(file, arch.native(), theirs=True)
     file.write_text('#include "/dev/zero"\n')  # without a limit it takes all memory
     with pytest.raises(SpecError, match=r"does not compile: .*out of memory"):
         guest.program(file, arch.native(), theirs=True)

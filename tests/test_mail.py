@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import html
 import quopri
 import re
 from pathlib import Path
@@ -381,15 +382,7 @@ def test_the_table_and_the_fields_are_read_and_no_sentence(form: Form, tmp_path:
             robot.scenario_of(found, row)
 
 
-def test_a_profile_is_no_row(tmp_path: Path) -> None:
-    """Its changes are of percent points, and say nothing of whose function it is."""
-    mail = FORMS[0].mail
-    assert "perf-profile.self.cycles-pp.do_brk_flags" in mail
-    rows = robot.read(saved(tmp_path, mail)).rows
-    assert [row.metric for row in rows] == ["aim9.page_test.ops_per_sec"]
-
-
-def test_rows_of_perf_stat_are_rows_and_a_second_table_is_not_read(tmp_path: Path) -> None:
+def test_rows_of_perf_stat_are_rows_and_a_profile_or_a_second_table_is_not(tmp_path: Path) -> None:
     rows = "     93.5 \xb1  2%      +4.9%       98.1        perf-stat.i.cache-miss-rate%\n"
     rows += "      0.00 \xb1150%   +7.3e+02%       0.00 \xb1 99%  other\n"
     rows += "      1.00          -100.0%       0.00        perf-sched.sch_delay.max.ms\n"
@@ -446,7 +439,7 @@ WORK = "will__it__scale_dot_workload"
 @pytest.mark.parametrize(
     ("mail", "most"),
     [
-        (perf(0.90, **{PATH: (5e4, 5.5e4), CPI: (1.0, 1.01)}), "path length, which"),
+        (perf(0.90, **{PATH: (5e4, 5.5e4), CPI: (1.0, 1.01)}), "path length, which a"),
         (perf(0.80, **{PATH: (5e4, 4.9e4), CPI: (1.0, 1.27)}), "cycles per instruction (caches"),
         (perf(0.70, **{PATH: (5e4, 5e4), IPC: (1.0, 1.0)}), "time that was not on a CPU"),
         (perf(1.25, **{TOTAL: (9e9, 9e9), WORK: (100, 125), IPC: (1, 1.01)}), "path length, which"),
@@ -458,7 +451,8 @@ def test_the_figures_of_the_mail_itself_are_answered_first(
 ) -> None:
     ended = asked(tmp_path, mail)
     assert ended.exit_code == 0
-    assert f"By the mail's own figures most of it is {most}" in " ".join(ended.output.split())
+    told = " ".join(ended.output.split())
+    assert told.startswith(f"By the mail's own figures, {most}")
     assert f"--kernels tree:PATH@fedcba9876,tree:PATH@{robot_mails.COMMIT[:12]}" in ended.output
 
 
@@ -473,6 +467,34 @@ def test_a_lock_is_named_where_its_cycles_grew(tmp_path: Path) -> None:
     fewer = row.replace("+31.2", "-31.2")
     less = asked(tmp_path, mail.replace("      1.20 \xb1", f"{fewer}      1.20 \xb1"))
     assert "wait for a lock" not in less.output
+    spread = row.replace("\xb1  2%", "\xb1 70%").replace("\xb1  1%", "\xb1 40%")
+    unsure = asked(tmp_path, mail.replace("      1.20 \xb1", f"{spread}      1.20 \xb1"))
+    assert "wait for a lock" not in unsure.output
+    longer = perf(0.69, **{PATH: (5e4, 7.2e4), CPI: (1.0, 1.0)})
+    spins = asked(tmp_path, longer.replace("      1.20 \xb1", f"{row}      1.20 \xb1"))
+    assert "spinning is path, too, and in no count." in " ".join(spins.output.split())
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ("6000 +6.0% 6360 overall.path-length; 0.06 -4.4% 0.05 overall.ipc",
+         "path length, which a count can explain, is most of the -10 % of will-it-scale"),
+        ("60 +4.6% 63 overall.path-length; 1.00 +4.2% 1.04 overall.cpi", "no part is most of"),
+        ("60 \xb1 9% +11.0% 66 \xb1 3% overall.path-length; 1.00 +0.1% 1.00 overall.cpi",
+         "do not say what the -10 % of will-it-scale.per_process_ops is"),
+        ("9e9 -9.9% 8.1e9 ps.instructions; 1.00 +0.0% 1.00 overall.cpi", "time that was not on"),
+        ("60 +1% 61 overall.path-length; 1.0 +1% 1.01 overall.cpi; 9 +0% 9 ps.cpu-cycles", ""),
+        ("60 +11% 66 overall.path-length; 1 +0% 1 overall.cpi; 50 -30% 35 will-it-scale.x_ops", ""),
+    ],
+    ids=["few digits", "no part", "spread", "of a second", "other cycles", "two tests"],
+)  # fmt: skip
+def test_parts_are_claimed_as_far_as_the_table_goes(rows: str, told: str, tmp_path: Path) -> None:
+    lines = re.sub(r" (?!will-it)(?=\S+(?:;|$))", " perf-stat.", rows).replace("; ", "\n")
+    mail = perf(0.9).replace("per_process_ops\n", f"per_process_ops\n{lines}\n")
+    ended = asked(tmp_path, mail, "--metric", "will-it-scale.per_process_ops")
+    assert told in " ".join(ended.output.split())
+    assert ended.exit_code == (4 if "do not say" in told else 0 if told else 1)
 
 
 def test_a_change_within_the_spread_of_its_runs_is_none(tmp_path: Path) -> None:
@@ -482,6 +504,37 @@ def test_a_change_within_the_spread_of_its_runs_is_none(tmp_path: Path) -> None:
     ended = asked(tmp_path, mail.replace(rate, "  1000 \xb1  2%  -0.3%  997 \xb1  1%  will-it"))
     assert ended.exit_code == 4
     assert "decide nothing: both values deviate by 2 % and 1 %." in ended.output
+
+
+def test_the_table_is_of_the_test_of_the_fields(tmp_path: Path) -> None:
+    form = next(form for form in FORMS if "threads" in form.name)
+    start = form.mail.index("commit: \n")
+    block = form.mail[start:]
+    rule = "=" * 89 + "\nmode/nr_task/option_a/test/testcase:\n"
+    own, tasks, test = (
+        f"{rule}  thread/{values}/will-it-scale\n\n"
+        for values in ("100%/Fill Up/page_fault1", "16/Fill Up/page_fault1", "100%/Fill Up/brk1")
+    )
+    other = block.replace("-4.4%", "+9.9%")
+    block = block.replace('  fedcba9876 ("mm: before it")', "  v6.12-rc4")
+    third = block.replace('change")\n', 'change")\n  aaaaaaaaaa ("a fix")\n', 1)
+    for note in (tasks, test):
+        mail = form.mail[:start].replace("Hello,", f"{note}{other}Hello,")
+        report = robot.read(saved(tmp_path, f"{mail}{own}{block}{'*' * 99}\n{other}"))
+        assert (robot.chosen(report, "").percent, report.parent) == (-4.4, "v6.12-rc4")
+    with pytest.raises(SpecError, match="with two commits"):
+        robot.read(saved(tmp_path, mail + own + third))
+
+
+def test_a_page_of_an_archive_and_a_wrong_charset_lose_no_row(tmp_path: Path) -> None:
+    body = FORMS[0].mail.partition("\n\n")[2].replace("412345     ", "412345 \xb1  2%")
+    page = f"<html><pre>{html.escape(body)}</pre>"
+    for text in (
+        page,
+        FORMS[0].mail.partition("\n\n")[0] + "\n\n" + body.replace("\xb1", "\xc2\xb1"),
+    ):
+        report = robot.read(saved(tmp_path, text))
+        assert (report.rows[0].spreads, report.title) == ((2, 0), "mm: a change")
 
 
 def test_whether_the_kernels_have_the_commit_is_proven_or_said(tmp_path: Path) -> None:
@@ -519,6 +572,9 @@ def test_two_rows_with_a_direction_are_one_too_many(tmp_path: Path) -> None:
     said = sentence(asked(tmp_path, mail))
     assert "2 rows of vm-scalability" in said
     assert "--metric NAME: vm-scalability.median, vm-scalability.throughput" in said
+    subject = "0123456789:\n vm-scalability.median -5.0% regression"
+    named = robot.read(saved(tmp_path, mail.replace("0123456789: x", subject)))
+    assert robot.chosen(named, "").metric == "vm-scalability.median"
 
 
 def test_a_name_of_two_scenarios_is_asked(tmp_path: Path) -> None:
@@ -534,12 +590,6 @@ def test_a_name_of_two_scenarios_is_asked(tmp_path: Path) -> None:
 def test_what_is_no_report_is_refused(text: str, tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="no report of the kernel test robot: it lacks its"):
         robot.read(saved(tmp_path, text))
-
-
-def test_a_sentence_alone_is_no_table(tmp_path: Path) -> None:
-    mail = robot_mails.mail("aim9", "a -10.8% regression of aim9.page_test.ops_per_sec", "test: x")
-    with pytest.raises(SpecError, match="it lacks its table"):
-        robot.read(saved(tmp_path, mail))
 
 
 def test_a_report_within_parts_and_quoted_printable_is_read(tmp_path: Path) -> None:

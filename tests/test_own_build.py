@@ -18,17 +18,7 @@ from kdelta.errors import SpecError
 from kdelta.source import own_build, tree_reference
 from kdelta.source.tree import SourceTree, of_folder
 
-FIX = """\
---- a/mm/mincore.c
-+++ b/mm/mincore.c
-@@ -5,5 +5,5 @@ int present(int pte);
- /* Counts what is there. */
- int present(int pte)
- {
--\treturn pte + FIRST;
-+\treturn pte + 2 * FIRST;
- }
-"""
+FIX = kernel_tree.diff("pte + 2 * FIRST")
 NAME_SPACES = ["--user", "--map-root-user"] if os.geteuid() else []
 
 

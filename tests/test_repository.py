@@ -43,9 +43,9 @@ FORBIDDEN = {
 MAX_FUNCTION = 60
 # What the whole house may be, so that a stranger reads it in an afternoon.  They go down; up went
 # they once, by less than what came new then: patches put into released kernels (1,750 lines).
-SOURCE_LINES = 54_740
+SOURCE_LINES = 54_070
 SOURCE_MODULES = 185
-TEST_LINES = 40_850
+TEST_LINES = 40_540
 DOCUMENT_WORDS = 31_040
 MOST_BRANCHES = 4  # on the instrument
 

@@ -70,6 +70,15 @@ def ran(
         # It is not called at all where nothing is to do.
         ({"a": (10, 2, {"b": 2}), "b": (90, 2, {})}, {"a": (8, 2, {})}, {},
          {"a": -2, "b": -90}),
+        # A long loop goes over a table, whatever it calls; other code costs the least of both.
+        ({"a": (9000, 1, {"b": 100}), "b": (900, 100, {"c": 200}), "c": (400, 200, {})},
+         {"a": (9900, 1, {"b": 110}), "b": (1100, 110, {"c": 330}), "c": (660, 330, {})},
+         {"b": "b"}, {"a": 900, "b": 90, "c": 40}),
+        # It is no table that makes it go round half as often again, or call something once more.
+        ({"a": (9000, 1, {"b": 100}), "b": (900, 100, {})},
+         {"a": (13500, 1, {"b": 150}), "b": (1350, 150, {})}, {"b": "b"}, {}),
+        ({"a": (9000, 1, {"b": 4}), "b": (900, 4, {})},
+         {"a": (9000, 1, {"b": 5}), "b": (1100, 5, {})}, {"b": "b"}, {}),
         # Entered more often: whoever enters it decides.
         ({"a": (10, 1, {})}, {"a": (30, 2, {})}, {}, {}),
     ],

@@ -22,20 +22,7 @@ from kdelta.source import patches, tree_reference
 from kdelta.source.tree import SourceTree, of_commit, of_folder
 from kdelta.transplant import releases
 
-PATCH = """\
-A patch of ours.
-
-diff --git a/mm/mincore.c b/mm/mincore.c
---- a/mm/mincore.c
-+++ b/mm/mincore.c
-@@ -5,5 +5,5 @@ int present(int pte);
- /* Counts what is there. */
- int present(int pte)
- {
--\treturn pte + FIRST;
-+\treturn pte + {};
- }
-"""
+PATCH = f"A patch of ours.\n\n{kernel_tree.diff('pte + {}')}"
 
 
 @pytest.fixture

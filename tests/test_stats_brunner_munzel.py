@@ -24,10 +24,8 @@ from kdelta.stats.brunner_munzel import (
     SHOWN,
     guarded_p,
     least_p,
-    p_over,
     p_values,
     shift,
-    shift_over,
 )
 from kdelta.stats.timing import ALPHA
 from kdelta.verdict.comparison import Verdict
@@ -231,40 +229,6 @@ def test_a_larger_change_is_no_less_certain(arms: tuple[list[int], list[int]]) -
     ]
     assert [each.p for each in seen] == sorted((each.p for each in seen), reverse=True)
     assert [each.low for each in seen] == sorted(each.low for each in seen)
-
-
-# ---- several machines ------------------------------------------------------------------------
-
-
-def machines(change: float, levels: tuple[float, ...]) -> list[tuple[list[float], list[float]]]:
-    pairs = [drawn(9, 9, seed=at, change=change, cv=0.01) for at in range(len(levels))]
-    return [
-        ([level * v for v in old], [level * v for v in new])
-        for level, (old, new) in zip(levels, pairs, strict=True)
-    ]
-
-
-def test_one_machine_alone_is_about_itself() -> None:
-    ((old, new),) = machines(1.05, (30.0,))
-    alone = shift(old, new, alpha=0.01, seed=SEED)
-    found, _ = shift_over([(old, new)], alpha=0.01, seed=SEED)
-    for name in ("ratio", "low", "high", "p"):
-        assert getattr(found, name) == pytest.approx(getattr(alone, name), rel=1e-6), name
-
-
-def test_more_machines_say_more_and_their_speed_does_not_matter() -> None:
-    near, far = machines(1.05, (10.0,) * 3), machines(1.05, (10.0, 100.0, 1000.0))
-    (found, agree), (spread, _) = (shift_over(each, alpha=0.01, seed=SEED) for each in (near, far))
-    assert spread.low == pytest.approx(found.low, rel=1e-6)
-    alone, _ = shift_over(near[:1], alpha=0.01, seed=SEED)
-    assert found.high / found.low < alone.high / alone.low
-    assert agree
-    assert not shift_over([*near, *machines(0.8, (10.0,))], alpha=0.01, seed=SEED)[1]
-
-
-def test_equal_arms_on_two_machines_are_rarely_different() -> None:
-    pairs = [[drawn(9, 9, seed=2 * at + own) for own in (0, 1)] for at in range(300)]
-    assert sum(p_over(pair, 0.0, seed=SEED) <= ALPHA for pair in pairs) <= 300 * power.most(300)
 
 
 def test_a_million_samples_are_judged() -> None:

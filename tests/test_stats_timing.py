@@ -187,6 +187,15 @@ def test_rounds_of_few_boots_are_of_these_boots_only(boots: int, change: float) 
         assert Trap.REPLICATE in traps(found)
 
 
+def test_a_round_of_an_unknown_boot_makes_no_replicates_of_the_others() -> None:
+    old, new = (rounds(each, 6) for each in pair(0.1, n=30))
+    some = replace(new, boots=(replace(new.boots[0], boot_id=""), *new.boots[1:]))
+    assert compare(old, new, grade=Grade.METAL_TIME).replicates == 6
+    found = compare(old, some, grade=Grade.METAL_TIME)
+    assert found.in_these_boots
+    assert "new has 30 process rounds of unknown boots; at least 5 boots" in found.reasons[0]
+
+
 def test_rounds_of_five_boots_are_five_values() -> None:
     old, new = (rounds(each, 5) for each in pair(0.25, n=30))
     found = compare(old, new, grade=GUEST)

@@ -281,9 +281,9 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 VIEWS = [
     ["show", "spoiled"], ["show", "long"], ["show", "spoiled", "--json"],
-    ["show", "spoiled", "--tsv"], ["show", "spoiled", "--summary"], ["explain", "spoiled"],
+    ["show", "spoiled", "--csv"], ["show", "spoiled", "--summary"], ["explain", "spoiled"],
     ["runs", "list"], ["report", "spoiled", "--mail"], ["report", "long", "--mail"],
-    ["gate", "spoiled", "--markdown"], ["gate", "spoiled", "--junit"], ["gate", "long"],
+    ["gate", "spoiled", "--ktap"], ["gate", "spoiled", "--junit"], ["gate", "long"],
     ["audit", "spoiled"], ["show", "torn"], ["show", "nested"], ["show", "piped"],
     ["show", "leads"],
 ]  # fmt: skip

@@ -117,6 +117,8 @@ def _not_c(source: Path, said: str) -> SpecError:
     where, _, cause = first.partition(" error: ")
     if not cause:
         return SpecError(f"does not compile: {first}", place=str(source))
+    if "impossible constraint" in cause:
+        cause += "; the phase of KD_BEGIN() and of KD_END() is a number from 0 to 7, no variable"
     return SpecError(f"does not compile: {cause}", place=where.rstrip(": ").removesuffix(" fatal"))
 
 

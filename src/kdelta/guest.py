@@ -86,7 +86,7 @@ def _theirs(source: Path, architecture: arch.Arch) -> Path:
     """A file outside this tree; one that does not call kd_start() is made to speak (lone.h)."""
     headers = ["-isystem", str(data.directory("guest"))]
     if (source.parent / FILES).is_file():  # of a program that was taken: guest/program.h
-        headers += [f"-Wa,-I{source.parent}", '-DKD_PROC=""']
+        headers.append(f"-Wa,-I{source.parent}")
     lone = [f'-DKD_LONE="{source.stem}"', "-include", "lone.h"]
     return build.theirs(
         source,

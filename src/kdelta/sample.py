@@ -334,11 +334,14 @@ _PAGES = (
     *("anon_pages", "anon_huge_kb", "shmem_pmd_kb", "zero_pages", "swapped_pages"),
     *("compound_heads", "compound_tails", "compound_pages", "absent_pages", "present_pages"),
 )
+# Buffers are those of sockets that the program set, and of pipes (guest/lone.h).
+_OF_PROCESSES = ("own_mappings", "send_buffers", "receive_buffers", "pipe_buffers")
 # Facts of memory that kernels word alike.  Not among them: KPF_KSM, which some set for all
 # anonymous pages; all mappings, of which the kernel adds its own (vvar) to a process.
 TELLING = frozenset((
-    *_PAGES, *(f"process_{name}" for name in _PAGES), "node0_pages", "node1_pages", "shared_vmas",
-    *("process_own_mappings", "memory_anon_huge_kb", "memory_file_huge_kb", "memory_shmem_huge_kb"),
+    *_PAGES, "node0_pages", "node1_pages", "shared_vmas",
+    *(f"{whose}_{name}" for whose in ("process", "children") for name in (*_PAGES, *_OF_PROCESSES)),
+    *("memory_anon_huge_kb", "memory_file_huge_kb", "memory_shmem_huge_kb"),
 ))  # fmt: skip
 
 

@@ -109,11 +109,11 @@ def crossing(architecture: arch.Arch, name: str = "") -> Toolchain:
     )
 
 
-def fetch(name: str, *, progress: Progress | None = None, refresh: bool = False) -> Toolchain:
+def fetch(name: str, *, progress: Progress | None = None) -> Toolchain:
     """That compiler from the first suite that has it, unpacked in the cache and seen to compile."""
     parse(name)
     archive = Archive(arch.native().debian)
-    archive.refresh(force=refresh, progress=progress)
+    archive.refresh(progress=progress)
     main, suite = _choose(name, archive)
     folder = cache.entry(
         "toolchains",
@@ -124,10 +124,10 @@ def fetch(name: str, *, progress: Progress | None = None, refresh: bool = False)
     return _checked(name, folder)
 
 
-def offers(*, refresh: bool = False, progress: Progress | None = None) -> tuple[CompilerOffer, ...]:
+def offers(*, progress: Progress | None = None) -> tuple[CompilerOffer, ...]:
     """Every compiler that `find` can give, by name; what it would give of each."""
     archive = Archive(arch.native().debian)
-    archive.refresh(force=refresh, progress=progress)
+    archive.refresh(progress=progress)
     names = {_name_of(package.name) for package in _compilers(archive)} - {""}
     return tuple(_offer(name, archive) for name in sorted(names, key=parse))
 

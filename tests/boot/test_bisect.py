@@ -1,17 +1,22 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`kdelta bisect releases` and `probe` over real kernels: killed, gone on with, and right."""
+"""Bisections over real kernels: killed, gone on with, and right; by kdelta and by git."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from boot.command import Command, ended, outputs, until
+from boot.command import LAUNCH, Command, outputs, until
+from git_history import Repository
 
 pytestmark = pytest.mark.boot
 
@@ -59,12 +64,9 @@ def test_a_killed_bisection_goes_on_and_finds_the_release(command: Command) -> N
     assert len(command.results()) == found["boots"]
     (name,) = (path.name for path in command.runs.iterdir())
     assert "6.17.8" in command.run("show", name)
-    probe = ("bisect", "probe", SCENARIO, "--like-run", name, "--kernel")
-    assert ": good: " in command.run(*probe, "6.16.12", status=0)
-    assert ": bad: " in command.run(*probe, "6.17.13", status=1)
 
 
-def test_kernel_that_does_not_boot_is_skipped_by_probe(command: Command, tmp_path: Path) -> None:
+def test_git_bisects_by_the_script_of_the_page(command: Command, tmp_path: Path) -> None:
     from boot import lab
 
     image = bytearray(lab.kernel("6.17").image.read_bytes())
@@ -72,8 +74,23 @@ def test_kernel_that_does_not_boot_is_skipped_by_probe(command: Command, tmp_pat
     image[middle : middle + 4096] = bytes(4096)  # in the compressed part
     broken = tmp_path / "bzImage"
     broken.write_bytes(image)
-    process = command.start(
-        *("bisect", "probe", SCENARIO, "--below", "400"),
-        *("--kernel", f"file:{broken}", "--timeout", "3"),
-    )
-    assert ": skip: boot-error" in ended(process, 125)
+    kernels = ["6.17.8", "6.17.13", "6.18", "6.19", f"file:{broken}"]  # +0, +3 and +4 %
+    repository = Repository(tmp_path / "linux")
+    commits = repository.line([(f"c{at}", {"kernel": f"{k}\n"}) for at, k in enumerate(kernels)])
+    page = Path(__file__).resolve().parents[2] / "docs" / "bisect.md"
+    (script,) = re.findall(r"```sh\n(.*?)```", page.read_text(), re.DOTALL)
+    script = script.replace("tree:.@v6.16,tree:.", '6.17.8,"$(cat kernel)" --timeout 3')
+    count = tmp_path / "count.sh"
+    count.write_text(script.replace("_64m", "_16m").replace("--step-percent 5", "--step-percent 2"))
+    tool = tmp_path / "kdelta"
+    tool.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{LAUNCH}" "$@"\n')
+    tool.chmod(0o755)
+    git = partial(
+        subprocess.run, cwd=repository.folder, capture_output=True, text=True, check=False,
+        env={**command.environment, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+    )  # fmt: skip
+    repository.git("reset", "-q", "--hard", commits[4])
+    assert git(["sh", str(count)]).returncode == 125
+    repository.git("bisect", "start", commits[3], commits[0])
+    done = git(["git", "bisect", "run", "sh", str(count)])
+    assert f"{commits[2]} is the first bad commit" in done.stdout, done.stdout + done.stderr

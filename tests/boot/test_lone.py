@@ -159,15 +159,52 @@ int main(void)
 """
 
 
+# Kernels since 6.17 merge the mappings of a process that lets KSM merge its pages.
+SERVER = """
+#include "kdelta.h"
+#define FIXED (MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS)
+int main(void)
+{
+	int to[2], from[2];
+	char c = 'x', *area;
+	kd_must(!pipe(to) && !pipe(from));
+	if (!fork()) {
+		prctl(67 /* PR_SET_MEMORY_MERGE */, 1, 0, 0, 0);
+		area = kd_reserve(16 * KD_PAGE, KD_PAGE);
+		for (int i = 0; i < 16; i++)
+			mmap(area + i * KD_PAGE, KD_PAGE, KD_RW, FIXED, -1, 0);
+		while (read(to[0], &c, 1) == 1 && write(from[1], &c, 1) == 1)
+			madvise(area, 16 * KD_PAGE, MADV_COLD);
+	}
+	for (int i = 0; i < 4; i++) {
+		KD_BEGIN(0);
+		kd_must(write(to[1], &c, 1) == 1 && read(from[0], &c, 1) == 1);
+		KD_END(0);
+	}
+	return 0;
+}
+"""
+
+# net.core.rmem_max is 208 KiB, and 4 MiB since 6.18.
+BUFFER = LOOP.replace(
+    "\tfor",
+    "\tint size = 1 << 20, in = socket(AF_UNIX, SOCK_DGRAM, 0);\n"
+    "\tkd_must(!setsockopt(in, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size)));\n\tfor",
+    1,
+)
+
+
 @pytest.mark.boot
 @pytest.mark.parametrize(
     ("text", "kernels", "differ"),
     [
+        (SERVER, "6.16,6.17", r"children_own_mappings before \(\d+ against \d+\)"),
+        (BUFFER, "6.17,6.18", r"process_receive_buffers before \(425984 against 2097152\)"),
         (MEMORY, "6.12,6.17", r"process_anon_huge_kb \w+ \([1-9]\d+ against 0\)"),
         (SPARSE, "6.17,6.18", r"memory_shmem_huge_kb \w+ \(0 against [1-9]\d+\)"),
     ],
 )
-def test_memory_that_only_one_kernel_has_in_huge_pages_forbids_a_verdict(
+def test_state_that_only_one_kernel_has_forbids_a_verdict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, kernels: str, differ: str
 ) -> None:
     (tmp_path / "memory.c").write_text(text)

@@ -88,7 +88,9 @@ def test_two_workers_of_which_one_is_killed_count_what_one_machine_does(tmp_path
             place = tmp_path / str(port)
             own = program("dask_worker", address, *words, cache_home=cache_of(place))
             numbers[f"tcp://127.0.0.1:{port}"] = stack.enter_context(own)
-        child = run(spread, "--scheduler", address)
+        lab = tmp_path / "lab.toml"
+        lab.write_text(f'[pool.rack]\nkind = "dask"\nscheduler = "{address}"\n')
+        child = run(spread, "--on", str(lab))
         ends = time.monotonic() + 120
         while len(busy(spread)) < 2 and child.poll() is None and time.monotonic() < ends:
             time.sleep(0.05)

@@ -45,6 +45,11 @@ class GateCase:
     closes: bool
 
     @property
+    def why(self) -> str:
+        """The reasons of its verdict."""
+        return "; ".join(self.comparison.reasons)
+
+    @property
     def open_question(self) -> bool:
         """True when it does not close the gate and yet says nothing."""
         return (

@@ -40,12 +40,9 @@ class JudgementChoice:
 
     old: str | None = None
     new: str | None = None
-    control: str | None = None
     metric: str | None = None
-    grade: Grade | None = None
     tolerance: float = timing.TOLERANCE
     alpha: float = timing.ALPHA
-    seed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,10 +166,10 @@ def judge(
         plans = [(case, pairs) for case, pairs in plans if pairs]
         if not any(case in wanted for case, _ in plans):
             arms = dict.fromkeys(series.arm for case in wanted for series in case.series)
-            asked = ", ".join(text for text in (choice.old, choice.new, choice.control) if text)
+            asked = ", ".join(text for text in (choice.old, choice.new) if text)
             raise SpecError(
                 f'no metric has arms called "{asked}"',
-                place="--old, --new, --control",
+                place="--old, --new",
                 action=f"there are {', '.join(arms) or 'none'}",
             )
     judged = []
@@ -227,7 +224,7 @@ def _named(text: str, names: Sequence[str]) -> str | None:
 
 
 def _pairs(case: Case, choice: JudgementChoice) -> list[tuple[Series, Series, Series | None]]:
-    if choice.old or choice.new or choice.control:
+    if choice.old or choice.new:
         return _asked(case, choice)
     if case.roles:
         base, again = case.arm(case.roles.old), case.arm(case.roles.control)
@@ -249,12 +246,9 @@ def _asked(case: Case, choice: JudgementChoice) -> list[tuple[Series, Series, Se
             "--old and --new go together", place="kdelta judge", action="give both, or neither"
         )
     names = [series.arm for series in case.series]
-    wanted = [text for text in (choice.old, choice.new, choice.control) if text]
-    found = dict.fromkeys(name for text in wanted if (name := _named(text, names)))
-    if len(found) < len(wanted):
-        return []
-    old, new, *rest = [series for name in found if (series := case.arm(name))]
-    return [(old, new, rest[0] if rest else None)]
+    found = [_named(text, names) for text in (choice.old, choice.new)]
+    old, new = (name and case.arm(name) for name in found)
+    return [(old, new, None)] if old and new and old is not new else []
 
 
 def _finding(case: Case, pairs: tuple[JudgedPair, ...], choice: JudgementChoice) -> Finding:
@@ -313,16 +307,15 @@ def _left_open(found: Comparison) -> bool:
 def _pair(
     case: Case, old: Series, new: Series, control: Series | None, choice: JudgementChoice
 ) -> JudgedPair:
-    # A guest when the data names the guest's memory; a bare machine is for the user to name.
-    known = Grade.GUEST_TIME if old.fact("requested_memory_mib") else Grade.HOST_TIME
+    # A guest when the data names the guest's memory; nothing tells a bare machine.
+    guest = bool(old.fact("requested_memory_mib"))
     comparison = timing.compare(
         old,
         new,
         control=control,
-        grade=choice.grade or known,
+        grade=Grade.GUEST_TIME if guest else Grade.HOST_TIME,
         tolerance=choice.tolerance,
         alpha=choice.alpha,
-        seed=choice.seed,
         max_cv=case.rules.max_cv if case.rules else None,
     )
     arms = [series for series in (old, new, control) if series]
@@ -682,7 +675,7 @@ def _needs(findings: Sequence[Finding]) -> Iterator[str]:
         yield "runs that do not fail"
     traps = {caution.trap for finding, _ in waiting for caution in finding.cautions}
     more = [pair.comparison.more for _, pair in waiting if pair.comparison.more]
-    if Trap.REPLICATE in traps and any(arm.n for finding, _ in waiting for arm in finding.arms):
+    if any(timing.OF_UNKNOWN in text for _, pair in waiting for text in pair.comparison.reasons):
         yield f"the boot of each value (boot in a mapping), {_BOOTS}"
     elif Trap.FEW in traps:
         yield _BOOTS

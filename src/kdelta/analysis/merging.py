@@ -2,26 +2,26 @@
 """One study measured on several machines, as one finding: the machine is a block.
 
 Kernels are compared within a machine only.  Counts have to be equal on all, or what was recorded
-says why not; times are judged over the machines (stats.timing).
+says why not; of times each machine has its verdict, and the finding is what all of them say.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from msgspec import structs
 
-from kdelta.analysis.findings import TimeMeasure, TimeMethod, report, timing_of
+from kdelta.analysis.findings import report
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
-from kdelta.ladder.evidence import ITERATION, ArmEvidence, gather, obstacles, parts
-from kdelta.ladder.ladders import Ladder, baseline
+from kdelta.ladder.evidence import ITERATION
+from kdelta.ladder.ladders import Ladder
 from kdelta.printable import printable
-from kdelta.sample import TOTAL, ArmRecord
-from kdelta.stats.timing import compare_machines, correct
+from kdelta.sample import ArmRecord
+from kdelta.stats.timing import percent
 from kdelta.study.spec import Study
 from kdelta.verdict.comparison import Comparison, Verdict
 
@@ -158,7 +158,7 @@ class MergedCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergedPair:
-    """Two kernels in a scenario: the verdict over all machines, and that of each alone."""
+    """Two kernels in a scenario: the verdict that all machines have, and that of each."""
 
     scenario: str
     old: str
@@ -218,7 +218,7 @@ def merged(records: Mapping[str, RunRecord]) -> Merged:
         title=runs[0].title or runs[0].name,
         machines=machines,
         counts=() if timed else tuple(one for own in ladders for one in _counts(own)),
-        pairs=tuple(_times(records) if timed else _verdicts(tuple(records), ladders)),
+        pairs=tuple(_verdicts(tuple(records), ladders, timed=timed)),
         reasons=tuple(dict.fromkeys(differing)),
     )
 
@@ -293,9 +293,9 @@ def _counts(ladders: Sequence[Ladder[Any]]) -> Iterator[MergedCount]:
 
 
 def _verdicts(
-    names: Sequence[str], ladders: Sequence[Sequence[Ladder[Any]]]
+    names: Sequence[str], ladders: Sequence[Sequence[Ladder[Any]]], *, timed: bool
 ) -> Iterator[MergedPair]:
-    """Of counts: the one verdict, or that the machines have several."""
+    """The one verdict, or that the machines have several."""
     every = (
         (own[0], rungs) for own in ladders for rungs in zip(*(o.rungs for o in own), strict=True)
     )
@@ -317,6 +317,13 @@ def _verdicts(
                 grade=found.grade,
                 reasons=(f"the machines disagree: {told}",),
             )
+        elif timed:  # the ratio and its interval are a machine's
+            changes = [
+                f"{name} {percent(one.ratio)}" if one.ratio else f"{name}: {'; '.join(one.reasons)}"
+                for name, one in zip(names, known, strict=True)
+            ]
+            reason = f"so says each machine: {', '.join(changes)}"
+            found = Comparison(verdict=found.verdict, grade=found.grade, reasons=(reason,))
         yield MergedPair(
             scenario=ladder.name,
             old=next(rung.previous for rung in rungs if rung.previous),
@@ -324,76 +331,4 @@ def _verdicts(
             operation=ladder.operation or ITERATION,
             merged=found,
             each=each,
-        )
-
-
-def _times(records: Mapping[str, RunRecord]) -> list[MergedPair]:
-    """Of times: judged over the machines; all metrics of a pair of kernels are one family."""
-    methods = {name: timing_of(run) for name, run in records.items()}
-    every = [list(parts(run)) for run in records.values()]
-    found: list[MergedPair] = []
-    (name, first), *_ = records.items()
-    base = baseline(first, methods[name])
-    for same in zip(*every, strict=True):
-        arms = {
-            name: gather(part, workload, scenario, method)
-            for (name, method), (_, part, workload, scenario) in zip(
-                methods.items(), same, strict=True
-            )
-        }
-        point, _, workload, scenario = same[0]
-        found += _timed_pairs(f"{workload}:{scenario} {point}".strip(), arms, methods, base)
-    families: dict[tuple[str, str], list[MergedPair]] = {}
-    for pair in found:
-        families.setdefault((pair.old, pair.new), []).append(pair)
-    return [
-        replace(pair, merged=one)
-        for family in families.values()
-        for pair, one in zip(family, correct([pair.merged for pair in family]), strict=True)
-    ]
-
-
-def _timed_pairs(
-    scenario: str,
-    arms: Mapping[str, Sequence[ArmEvidence[TimeMeasure]]],
-    methods: Mapping[str, TimeMethod],
-    base: str,
-) -> Iterator[MergedPair]:
-    """The baseline against each other arm, with the control where the study has it.
-
-    Of a machine against itself there is nothing but the control: then that is the other arm.
-    """
-    first = next(iter(arms.values()))
-    labels = [arm.arm.label for arm in first]
-    if base not in labels:
-        return
-    bases = {name: own[labels.index(base)] for name, own in arms.items()}
-    plain = [a for a in first if not a.arm.control and a.arm.label != base]
-    controls = {
-        name: next((a for a in own if a.arm.control and plain), None) for name, own in arms.items()
-    }
-    method = next(iter(methods.values()))
-    for at, label in enumerate(labels):
-        now = {name: own[at] for name, own in arms.items()}
-        one = next(iter(now.values()))
-        if (one.arm.control and plain) or label == base or all(arm.skipped for arm in now.values()):
-            continue
-        total = next((arm.total for arm in now.values() if arm.total), None)
-        operation = total.operation if total else ITERATION
-        series, forbidden = {}, {}
-        for name, own in methods.items():
-            used = [bases[name], now[name], *([c] if (c := controls[name]) else [])]
-            series[name] = [own.series(arm, TOTAL, operation) for arm in used]
-            reasons = (r for arm in used[1:] for r in obstacles(own, used[0], arm))
-            forbidden[name] = tuple(dict.fromkeys(reasons))
-        over_all, each = compare_machines(
-            series,
-            obstacles=forbidden,
-            grade=method.grade([*bases.values(), *now.values()]),
-            tolerance=method.step_percent / 100,
-            alpha=min(own.alpha for own in methods.values()),
-            seed=method.seed,
-        )
-        yield MergedPair(
-            scenario=scenario, old=base, new=label, operation=operation, merged=over_all, each=each
         )

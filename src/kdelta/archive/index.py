@@ -131,7 +131,7 @@ def _unreadable(path: Path, cause: str) -> InfraError:
     return InfraError(
         f"a package list cannot be read: {cause}",
         place=str(path),
-        action="delete the file and run again with --refresh",
+        action="delete the file, and run: kdelta kernels list --refresh",
     )
 
 

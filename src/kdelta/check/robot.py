@@ -1,20 +1,22 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A report of the kernel test robot: its table and its declared fields, and nothing else of it.
 
-Read are the line `commit: ID ("TITLE")`, the block `commit:` with both commits, the rows below
-`parameters:`, the field `testcase:`, and the first table of `old  %change  new  metric`, with the
-share of cycles in functions that wait for a lock.  No sentence is read.  The mail is a stranger's
-text: nothing in it is run or fetched.
+Read are the line `commit: ID ("TITLE")`, the rows below `parameters:`, the field `testcase:`, and
+of the first table of that test the block `commit:` with both commits and the rows of `old  %change
+new  metric`, with the share of cycles in functions that wait for a lock.  The Subject says which
+row is meant.  No sentence is read.  The mail is a stranger's text: nothing in it is run or fetched.
 """
 
 from __future__ import annotations
 
 import contextlib
+import html
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import islice, takewhile
 from pathlib import Path
 
 from kdelta import files, workload
@@ -31,27 +33,32 @@ _MOST_PARAMETERS = 40
 _MOST_ROWS = 2000
 _LONGEST = 200
 _COMMIT = re.compile(r'^commit: ([0-9a-f]{12,40}) \("(.*)"\)\s*$', re.MULTILINE)
+# Two commits and no third; the first may be a release: "v6.12".
 _BLOCK = re.compile(
-    r'^commit:[ \t]*\n[ \t]+([0-9a-f]{7,40}) \(.*\)[ \t]*\n[ \t]+([0-9a-f]{7,40}) \("?(.*?)"?\)'
-    r"(?!.*\))",
+    r"^commit:[ \t]*\n[ \t]+(v\d[\w.-]{1,38}|[0-9a-f]{7,12})[0-9a-f]*(?: \(.*\))?[ \t]*\n"
+    r'[ \t]+([0-9a-f]{7,40})(?: \("?(.*?)"?\))?[ \t]*\n(?![ \t]+\S)',
     re.MULTILINE,
 )
+_RULE = re.compile(r"^(?:={15,}|\*{15,})[ \t]*\n", re.MULTILINE)  # above settings, and a machine
+_SETTINGS = re.compile(r"(\S+/\S+):[ \t]*\n[ \t]+(\S.*/.*\S)[ \t]*\n")
 _SUITE = re.compile(r"^(?:in )?testcase: (\S{1,80})\s*$", re.MULTILINE)
-_PARAMETER = re.compile(r"^[ \t]+([a-z_]{1,32}): (\S{1,80})\s*$", re.MULTILINE)
-_WAITING = re.compile(r"perf-profile\.self\.cycles-pp\.(\w{1,80})")
+_PARAMETERS = re.compile(r"parameters:\s*\n((?:[ \t]+\w+: .*\n)+)")
+_PARAMETER = re.compile(r"^[ \t]+(\w{1,32}): (\S.{0,79}?)[ \t]*$", re.MULTILINE)
 # Where a task waits for a lock: kernel/locking of Linux.
-_WAITS = frozenset(
-    ("native_queued_spin_lock_slowpath", "queued_read_lock_slowpath", "queued_write_lock_slowpath",
-     "rwsem_spin_on_owner", "mutex_spin_on_owner", "osq_lock", "rwsem_down_read_slowpath",
-     "rwsem_down_write_slowpath")
-)  # fmt: skip
+_WAITING = re.compile(
+    r"perf-profile\.self\.cycles-pp\.(native_queued_spin_lock_slowpath|queued_(?:read|write)_lock_"
+    "slowpath|rwsem_spin_on_owner|mutex_spin_on_owner|osq_lock|rwsem_down_(?:read|write)_slowpath)"
+)
 _WAITS_POINTS = 1.0  # of all cycles: from which a lock is named
+_OTHER_TEST = 100  # contradictions, from which a table is of another test
+_ROUNDED = 0.02  # logarithm: what two figures of one thing may differ by
 _TEST_PARAMETERS = ("test", "mode", "ipc", "option_a")  # these say which loop it is
-_DEVICE_PARAMETERS = ("disk", "fs", "fstype", "nr_ssd", "nr_pmem")  # what no scenario has
+_DEVICE_PARAMETERS = ("disk", "fs", "fs2", "fstype", "nr_ssd", "nr_pmem")  # what no scenario has
 # What is better of the robot's own metrics, from etc/index-perf-all.yaml of lkp-tests.
 _MORE = (
-    *("*.throughput", "aim9.*.ops_per_sec", "fio.*_bw_MBps", "fio.*_iops", "fsmark.files_per_sec"),
-    *("fxmark.*.works/sec", "lmbench3.*.MB/sec", "netperf.Throughput_Mbps"),
+    *("*.throughput", "aim7.jobs-per-min", "aim9.*.ops_per_sec", "filebench.sum_operations/s"),
+    *("fio.*_bw_MBps", "fio.*_iops", "fsmark.files_per_sec", "fxmark.*.works/sec"),
+    *("lmbench3.*.MB/sec", "netperf.Throughput_Mbps", "pgbench.tps", "reaim.jobs_per_min"),
     *("netperf.Throughput_tps", "perf-bench-futex.ops/s", "perf-bench-sched-pipe.ops_per_sec"),
     *("stress-ng.*_per_sec", "unixbench.score", "vm-scalability.median", "will-it-scale.*_ops"),
 )
@@ -74,10 +81,13 @@ class RobotRow:
     @property
     def within(self) -> bool:
         """True where the two differ by no more than both deviate."""
-        old, new = (
-            value * of / 100 for value, of in zip((self.old, self.new), self.spreads, strict=True)
-        )
-        return abs(self.new - self.old) <= old + new
+        old, new = self.spreads
+        return 100 * abs(self.new - self.old) <= self.old * old + self.new * new
+
+    @property
+    def ratio(self) -> float:
+        """new / old, by the printed percent: it has more digits than an old of 0.06."""
+        return 1 + self.percent / 100
 
     @property
     def better(self) -> Direction | None:
@@ -92,8 +102,9 @@ class RobotRow:
 class RobotReport:
     """A report.  commit: the one that is reported; parent: the one before it.
 
-    suite: as "will-it-scale".  rows: of the first table.  waits: functions that wait for a lock,
-    and by how many percent of all cycles their share changed.  place: the file, for errors.
+    parent may be a release.  suite: as "will-it-scale".  rows: of its table.  waits: functions
+    that wait for a lock, and by how many percent of all cycles their share surely changed.
+    subject: of the mail, "" of a text.  place: the file, for errors.
     """
 
     commit: str
@@ -103,7 +114,14 @@ class RobotReport:
     parameters: tuple[tuple[str, str], ...]
     rows: tuple[RobotRow, ...]
     waits: tuple[tuple[str, float], ...]
+    subject: str
     place: str
+
+    @property
+    def own(self) -> list[RobotRow]:
+        """The rows of the suite itself; fio-basic has those of fio."""
+        suite = f"{self.suite}-"
+        return [r for r in self.rows if suite.startswith(f"{r.metric.partition('.')[0]}-")]
 
     @property
     def devices(self) -> str:
@@ -119,44 +137,59 @@ def read(path: Path) -> RobotReport:
         content = files.content(path, _MOST_BYTES)
     except OSError as error:
         raise SpecError(f"cannot be read: {error.strerror}", place=str(path)) from error
-    text = "\n".join(printable(line, 2000) for line in _body(content).splitlines())
-    table = [*_table(text)]
-    block, suite = _BLOCK.search(text), _SUITE.search(text)
-    rows = tuple(_row(each) for each in table if each["percent"])
-    points = [(_WAITING.fullmatch(each["name"]), each) for each in table if not each["percent"]]
-    if not (block and suite and rows):
-        lacks = "its field testcase:" if block else "its block commit: with two commits"
-        raise SpecError(
-            "this is no report of the kernel test robot: it lacks "
-            + ("its table of old, %change, new and metric" if block and suite else lacks),
-            place=str(path),
-            action="save the whole mail as it came",
-        )
+    subject, body = _parts(content)
+    text = "\n".join(printable(line, 2000) for line in body.splitlines())
+    suite, listed = _SUITE.search(text), _PARAMETERS.search(text)
+    parameters = _PARAMETER.findall(listed[1])[:_MOST_PARAMETERS] if listed else []
+    fields = {"testcase": suite[1] if suite else "", **dict(parameters)}
+    ranked = sorted(_RULE.split(text), key=lambda part: _contradicted(part, fields))
+    fitting = takewhile(lambda part: _contradicted(part, fields) < _OTHER_TEST, ranked)
+    parts = ((_BLOCK.search(part), _rows(part)) for part in fitting)
+    tables = (each for each in parts if each[0] and any(row["percent"] for row in each[1]))
+    block, rows = next(tables, (None, []))
+    if not (block and suite):
+        lacks = "its table of old, %change, new and metric, below a block commit: with two commits"
+        lacks = lacks if suite else "its field testcase:"
+        cause = f"this is no report of the kernel test robot: it lacks {lacks}"
+        action = "save the whole report as it came, no answer to it"
+        raise SpecError(cause, place=str(path), action=action)
     parent, short, title = block.groups()
     whole = next((one for one in _COMMIT.finditer(text) if one[1].startswith(short)), None)
     return RobotReport(
         commit=whole[1] if whole else short,
         parent=parent,
-        title=title[:_LONGEST],
+        title=(title or (whole[2] if whole else ""))[:_LONGEST],
         suite=suite[1],
-        parameters=tuple(_PARAMETER.findall(text)[:_MOST_PARAMETERS]),
-        rows=rows,
+        parameters=tuple(parameters),
+        rows=tuple(_row(each) for each in rows if each["percent"]),
         waits=tuple(
-            (name[1], float(each["change"])) for name, each in points if name and name[1] in _WAITS
+            (name[1], float(each["change"]))
+            for each in rows
+            if (name := _WAITING.fullmatch(each["name"])) and not _row(each).within
         ),
+        subject=subject,
         place=str(path),
     )
 
 
-def _table(text: str) -> Iterator[re.Match[str]]:
-    """The rows of the first table, those of a difference, too."""
-    lines = iter(text.splitlines())
+def _contradicted(part: str, fields: Mapping[str, str]) -> int:
+    """How many fields of the mail the settings above a table contradict; 0 without settings."""
+    found = _SETTINGS.match(part)
+    names, values = (line.split("/") for line in found.groups()) if found else ([], [])
+    if len(names) != len(values):  # one has a slash of its own
+        names, values = ["testcase"], [fields["testcase"] if fields["testcase"] in values else ""]
+    return sum(
+        _OTHER_TEST if name in ("testcase", *_TEST_PARAMETERS) else 1
+        for name, value in zip(names, values, strict=True)
+        if fields.get(name, value) != value
+    )
+
+
+def _rows(part: str) -> list[re.Match[str]]:
+    """The rows of a table, those of a difference, too."""
+    lines = iter(part.splitlines())
     next(filter(ROBOT_HEAD.match, lines), None)
-    for _, line in zip(range(_MOST_ROWS), lines, strict=False):
-        if line.startswith(("====", "****")) or ROBOT_HEAD.match(line):
-            return
-        if found := ROBOT_ROW.match(line):
-            yield found
+    return [row for line in islice(lines, _MOST_ROWS) if (row := ROBOT_ROW.match(line))]
 
 
 def _row(found: re.Match[str]) -> RobotRow:
@@ -170,7 +203,10 @@ def _row(found: re.Match[str]) -> RobotRow:
 
 
 def chosen(report: RobotReport, metric: str) -> RobotRow:
-    """The row of `metric`, else the only one whose direction is declared.  Raises SpecError."""
+    """The row of `metric`, else that of the Subject, else the only one with a declared direction.
+
+    Raises SpecError.
+    """
     named = {row.metric: row for row in report.rows}
     if metric in named:
         return named[metric]
@@ -178,15 +214,13 @@ def chosen(report: RobotReport, metric: str) -> RobotRow:
         raise SpecError(
             f"the table has no row {metric}", place=report.place, action=known(metric, named)
         )
-    own = [row for row in report.rows if row.metric.startswith(f"{report.suite}.")]
-    found = [row for row in own if row.better]
+    own, subject = report.own, report.subject.split()
+    found = [r for r in own if r.metric in subject] or [row for row in own if row.better]
     if len(found) != 1:
         names = ", ".join(row.metric for row in (found or own)[:8]) or "none of the suite"
-        raise SpecError(
-            f"the table has {len(found) or 'no'} rows of {report.suite} with a known direction",
-            place=report.place,
-            action=f"name the row with --metric NAME: {names}",
-        )
+        cause = f"the table has {len(found) or 'no'} rows of {report.suite} with a known direction"
+        action = f"name the row with --metric NAME: {names}"
+        raise SpecError(cause, place=report.place, action=action)
     return found[0]
 
 
@@ -194,58 +228,70 @@ def chosen(report: RobotReport, metric: str) -> RobotRow:
 class RateSplit:
     """A change of a rate as a product: rate = cycles a second / (path * cycles an instruction).
 
-    path, cycles, rest: new/old of instructions per operation, of cycles per instruction, and of
-    cycles per second, which are fewer where tasks wait.  most: which of them it is most of.
-    lock: the function where the waiting changed most, and by how many percent of all cycles; ""
-    where a lock explains nothing.
+    ratios: new/old of "path", instructions per operation, of "cycles" per instruction, and of the
+    "rest", cycles per second, which are fewer where tasks wait.  most: which it is most of, or "".
+    deviates: percent by which that one deviates where it changed by no more, else 0.  lock: the
+    function where the waiting changed most, and by how many percent of all cycles; "" where none.
     """
 
-    path: float
-    cycles: float
-    rest: float
+    ratios: Mapping[str, float]
     most: str
+    deviates: float
     lock: tuple[str, float]
 
 
 def split(report: RobotReport, row: RobotRow, better: Direction) -> RateSplit | None:
     """The change of a rate by the perf rows beside it; None of a time, and without such rows.
 
-    lkp-tests gives `path-length` as instructions over the workload's operations.
+    None, too, where another rate of the suite or the cycles per second contradict: the perf rows
+    are then of other work.
     """
-    ratios = {one.metric: one.new / one.old for one in report.rows if one.old and one.new}
-    if row.metric not in ratios or better is not Direction.MORE:
+    rows = {one.metric: one for one in report.rows if one.old and one.new and one.ratio > 0}
+    wanted = row.metric in rows and row in report.own and ".time." not in row.metric
+    cycles = rows.get("perf-stat.overall.cpi") or rows.get("perf-stat.overall.ipc")
+    path, second = _path(rows, row), rows.get("perf-stat.ps.cpu-cycles")
+    if not (wanted and row.percent and better is Direction.MORE and path and cycles):
         return None
-    path = ratios.get("perf-stat.overall.path-length")
-    total, done = (
-        ratios.get(name) for name in ("perf-stat.total.instructions", f"{report.suite}.workload")
-    )
-    if path is None and total and done:
-        path = total / done
-    cycles = ratios.get("perf-stat.overall.cpi")
-    if cycles is None and (of_cycle := ratios.get("perf-stat.overall.ipc")):
-        cycles = 1 / of_cycle
-    if path is None or cycles is None:
+    total = math.log(row.ratio)
+    cpi = cycles.ratio if "perf-stat.overall.cpi" in rows else 1 / cycles.ratio
+    ratios = {"path": path[0], "cycles": cpi, "rest": row.ratio * path[0] * cpi}
+    apart = [one.ratio / row.ratio for one in report.own if one.better is better and one.ratio > 0]
+    apart += [ratios["rest"] / second.ratio] if second else []
+    if max((abs(math.log(one)) for one in apart), default=0) > max(abs(total) / 4, _ROUNDED):
         return None
-    rate = ratios[row.metric]
-    rest = rate * path * cycles
-    way = 1 if rate > 1 else -1
-    own = {"path": 1 / path, "cycles": 1 / cycles, "rest": rest}
-    most = max(own, key=lambda part: way * math.log(own[part]))
-    lock = max(report.waits, key=lambda each: -way * each[1], default=("", 0.0))
-    if most == "path" or -way * lock[1] < _WAITS_POINTS:
+    shares = {name: math.log(one) / -total for name, one in ratios.items()}
+    shares["rest"] *= -1
+    most = max(shares, key=lambda name: shares[name])
+    errors = {"path": path[1], "cycles": sum(cycles.spreads)}
+    errors["rest"] = sum(second.spreads) if second else sum((*errors.values(), *row.spreads))
+    deviates = errors[most] if 100 * shares[most] * abs(total) <= errors[most] else 0.0
+    if shares[most] <= 1 / 2:
+        most, deviates = "", 0.0
+    lock = max(report.waits, key=lambda each: -total * each[1], default=("", 0.0))
+    if total * lock[1] > 0 or abs(lock[1]) < _WAITS_POINTS:
         lock = ("", 0.0)
-    return RateSplit(path=path, cycles=cycles, rest=rest, most=most, lock=lock)
+    return RateSplit(ratios=ratios, most=most, deviates=deviates, lock=lock)
+
+
+def _path(rows: Mapping[str, RobotRow], row: RobotRow) -> tuple[float, float] | None:
+    """new/old of instructions per operation (lkp's path-length); percent that both deviate."""
+    if one := rows.get("perf-stat.overall.path-length"):
+        return one.ratio, sum(one.spreads)
+    workload = f"{row.metric.partition('.')[0]}.workload"
+    for name, of in (("total", workload), ("ps", row.metric)):
+        done, by = rows.get(f"perf-stat.{name}.instructions"), rows.get(of)
+        if done and by:
+            return done.ratio / by.ratio, sum((*done.spreads, *by.spreads))
+    return None
 
 
 def direction(report: RobotReport, row: RobotRow, better: str) -> Direction:
     """Whether more or less of a row is better.  Raises SpecError where nothing declares it."""
     if found := Direction(better) if better else row.better:
         return found
-    raise SpecError(
-        f"whether more of {row.metric} is better is not declared",
-        place=report.place,
-        action="say it with --better more or --better less",
-    )
+    cause = f"whether more of {row.metric} is better is not declared"
+    action = "say it with --better more or --better less"
+    raise SpecError(cause, place=report.place, action=action)
 
 
 def scenario_of(report: RobotReport, row: RobotRow) -> str:
@@ -332,15 +378,19 @@ def _commits_between(commit: str, old: str, new: str) -> int:
     return int(counted or 0)
 
 
-def _body(content: bytes) -> str:
+def _parts(content: bytes) -> tuple[str, str]:
+    """The Subject, and the text; of a page of an archive that is what it shows."""
+    text = content.decode(errors="replace")
     if not re.match(rb"(?:From |[A-Za-z-]+:)", content):
-        return content.decode(errors="replace")
+        return "", html.unescape(text) if text.lstrip().startswith("<") else text
     with contextlib.suppress(LookupError, ValueError):
-        for part in files.mail_of(content).walk():
-            text = part.get_payload(decode=True)
+        mail = files.mail_of(content)
+        for part in mail.walk():
+            payload = part.get_payload(decode=True)
             named = part.get_content_type(), part.get_content_disposition()
             if named in (("text/plain", None), ("text/plain", "inline")) and isinstance(
-                text, bytes
+                payload, bytes
             ):
-                return text.decode(part.get_content_charset("utf-8"), errors="replace")
-    return content.decode(errors="replace")
+                charset = part.get_content_charset("utf-8")
+                return str(mail["subject"]), payload.decode(charset, errors="replace")
+    return "", html.unescape(text)

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`kdelta bisect`: the release or the commit of a change; an exit status for `git bisect run`."""
+"""`kdelta bisect`: the release or the commit of a change."""
 
 from __future__ import annotations
 
-import logging
-import tempfile
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,27 +21,21 @@ from kdelta.bisect.journal import Journal, Point, Question
 from kdelta.cli import options
 from kdelta.cli.printing import print_json, print_lines, reporting
 from kdelta.cli.run import loaded
-from kdelta.errors import KdeltaError, SpecError
+from kdelta.errors import SpecError
 from kdelta.journal.files import held
-from kdelta.journal.run import RUNS, RunJournal
+from kdelta.journal.run import RunJournal
 from kdelta.kernels import reference as references
 from kdelta.kernels.kernel import Kernel
 from kdelta.metric import number
 from kdelta.printable import printable
 from kdelta.rendering import bisection, bundle, explain
 from kdelta.rendering.formats import json_fields
-from kdelta.sample import Instrument
-from kdelta.source.make import SourceError
 from kdelta.study import spec
 from kdelta.study.spec import Study
 from kdelta.table.columns import Line, paragraph
 
 TOP = 8  # functions that are listed
 EXIT_NOTHING = 1  # no change was found: the ends do not differ, or cannot be compared
-# git takes 1 to 124, 126 and 127 for "bad"; from 128 on it stops, as it should for our errors.
-EXIT_STOP = 128
-_BUILT = Path("arch/x86/boot/bzImage")
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +52,11 @@ class Asked:
     top: int
 
 
-# Which scenario is measured, and on which machine.
-_scenario_options = options.in_order(
+# The options of every bisection, for _asked.
+_bisect_options = options.in_order(
+    click.option("--good", required=True, metavar="REF", help="A kernel before the change."),
+    click.option("--bad", required=True, metavar="REF", help="A kernel after the change."),
+    click.option("--step-percent", type=click.FloatRange(0, 100), help="A smaller change is none."),
     click.argument("what", metavar="STUDY|WORKLOAD:SCENARIO"),
     click.option("--scenario", metavar="NAME", help="Which, when the study has several."),
     click.option("--phase", metavar="NAME", default="total", help="Of one phase, not of all."),
@@ -70,13 +65,6 @@ _scenario_options = options.in_order(
     options.qemu_option,
     options.again_option,
     options.runs_directory,
-)
-# The options of every bisection, for _asked.
-_bisect_options = options.in_order(
-    click.option("--good", required=True, metavar="REF", help="A kernel before the change."),
-    click.option("--bad", required=True, metavar="REF", help="A kernel after the change."),
-    click.option("--step-percent", type=click.FloatRange(0, 100), help="A smaller change is none."),
-    _scenario_options,
     click.option("--new", "fresh", is_flag=True, help="Do not go on with an earlier one."),
     click.option("--top", type=click.IntRange(min=1), default=TOP, help="List N functions."),
     options.json_option,
@@ -335,108 +323,3 @@ def _culprit(found: evidence.BisectionResult) -> tuple[list[Line], dict[str, Any
     told = bisection.commit_data
     data = {"culprit": told(one) if one else None, "candidates": [*map(told, several)]}
     return [(), *lines] if lines else [], data
-
-
-class _StopError(KdeltaError):
-    """Any failure, with the exit status at which `git bisect run` stops."""
-
-    exit_code = EXIT_STOP
-
-
-class _Probe(click.Command):
-    """A command whose every failure, a bug of ours included, ends with EXIT_STOP."""
-
-    def make_context(self, *arguments: Any, **keywords: Any) -> click.Context:
-        """As click does it, but for the status of a wrong usage."""
-        try:
-            return super().make_context(*arguments, **keywords)
-        except click.UsageError as error:
-            error.exit_code = EXIT_STOP  # type: ignore[misc]
-            raise
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """As click does it, but for the status of a failure."""
-        try:
-            return super().invoke(ctx)
-        except (click.exceptions.Exit, click.Abort):
-            raise
-        except click.ClickException as error:
-            raise _StopError(error.message) from error
-        except KdeltaError as error:
-            raise _StopError(error.cause, place=error.place, action=error.action) from error
-        except Exception as error:
-            log.debug("", exc_info=True)
-            raise _StopError(f"{type(error).__name__}: {error}") from error
-
-
-@bisect.command("probe", cls=_Probe)
-@_scenario_options
-@click.option("--kernel", metavar="REF", help=f"Which kernel.  [default: {_BUILT} here]")
-@click.option("--good-value", type=float, metavar="X", help="What a good kernel counts.")
-@click.option("--bad-value", type=float, metavar="Y", help="What a bad kernel counts.")
-@click.option("--below", type=float, metavar="X", help="Good is what counts less than X.")
-@click.option("--above", type=float, metavar="X", help="Good is what counts more than X.")
-@click.option("--like-run", metavar="RUN", help="The values of two kernels of a stored run.")
-@click.option("--good", default="", metavar="NAME", help="With --like-run.  [default: its first]")
-@click.option("--bad", default="", metavar="NAME", help="With --like-run.  [default: its last]")
-def probe_command(
-    what: str,
-    kernel: str | None,
-    scenario: str | None,
-    phase: str,
-    wanted_qemu: str,
-    runs: Path,
-    *,
-    again: bool,
-    like_run: str | None,
-    good: str,
-    bad: str,
-    **settings: Any,
-) -> None:
-    """Measure one kernel and say by the exit status whether it is good.
-
-    \b
-    Exit status, as `git bisect run` takes it:
-      0    good
-      1    bad
-      125  skip: it does not build or boot, cannot be compared, or is like neither
-      128  or more: the question or this machine is wrong; the bisection stops
-
-    \b
-    git bisect run sh -c 'make -j4 bzImage || exit 125; kdelta bisect probe
-        mprotect:shared_dirty_full_toggle_64m --good-value 264 --bad-value 405'
-
-    \b
-    With --kernel tree:. it is built first, in kdelta's cache and not here.
-    """
-    values = [settings.pop(name) for name in ("good_value", "bad_value", "below", "above")]
-    if kernel is None and not _BUILT.is_file():
-        action = "build it first (make bzImage || exit 125), or name one with --kernel"
-        raise SpecError(f"there is no {_BUILT} here", action=action)
-    reference = kernel or f"file:{_BUILT}"
-    study = one_scenario(what, scenario, (reference,), settings)
-    if like_run is None:
-        rule = evidence.rule_of(**dict(zip(("good", "bad", "below", "above"), values, strict=True)))
-    elif any(value is not None for value in values):
-        raise SpecError("--like-run gives the values", action="give it alone")
-    else:
-        record = RunJournal.open(RUNS.find(runs, like_run)).record()
-        if record.instrument is not Instrument.EXACT:
-            raise SpecError("a probe counts, and this run was timed", place=record.run_id)
-        rule = evidence.rule_of_run(record, study.scenarios[0], phase, *(good, bad))
-    found = _probed(study, reference, phase, rule, wanted_qemu, again=again)
-    click.echo(found.sentence)
-    raise click.exceptions.Exit(evidence.EXIT_STATUS[found.answer])
-
-
-def _probed(
-    study: Study, reference: str, phase: str, rule: evidence.Rule, wanted_qemu: str, *, again: bool
-) -> evidence.Probed:
-    try:
-        kernel = _kernel(study, reference)
-    except SourceError as error:
-        return evidence.unbuildable(reference, error)
-    measure = _measure(study, wanted_qemu, again=again)
-    with tempfile.TemporaryDirectory(prefix="kdelta-probe-") as folder:
-        result = measure(kernel, 0, Path(folder))
-    return evidence.answer(result, kernel.identity(), study.scenarios[0], phase, rule)

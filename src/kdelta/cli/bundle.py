@@ -123,8 +123,11 @@ def verify(file: Path) -> None:
         with contextlib.suppress(StoreError):
             told = dependencies.note(folder)
             absent = told.absent if told else (dependencies.BUNDLE,)
-    print_lines(show_verified(parts, absent, unknown))
-    if any(differing for _, _, differing in parts):
+        differs = any(differing for _, _, differing in parts)
+        text = "" if differs else (folder / packing.RUN / "show.txt").read_text()
+    says = printable(" ".join(text.partition("\n\n")[0].split()))
+    print_lines(show_verified(parts, absent, says, unknown))
+    if differs:
         raise click.exceptions.Exit(EXIT_DIFFERS)
 
 
@@ -248,24 +251,24 @@ def reproduce(file: Path, runs: Path, means: options.Means, *, build: bool) -> N
         wanted = means.wanted_qemu or qemu_for(theirs)
         means = replace(means, wanted_qemu=wanted, again=True)  # what was kept proves nothing
         ours = start(study, runs, means)
-        with contextlib.suppress(click.exceptions.Exit):
-            answer(ours)
         others = dependencies.other_programs(folder)
     found = compared(theirs, ours.record())
     found = replace(found, reasons=(*found.reasons, *others))
-    print_lines([(), *show_reproduction(found)])
+    print_lines(show_reproduction(found))
+    with contextlib.suppress(click.exceptions.Exit):
+        answer(ours)
     if not found.equal:
         click.get_current_context().exit(EXIT_DIFFERS)
 
 
 @bundle.command()
 @click.argument("bundles", nargs=-1, required=True, type=options.OLD_FILE)
-@options.formats
-def merge(bundles: tuple[Path, ...], *, form: str) -> None:
+@options.json_option
+def merge(bundles: tuple[Path, ...], *, as_json: bool) -> None:
     """Make one finding of BUNDLES, which several machines made of one study.
 
     Counts have to be equal to the instruction, or what else differs is named, and it exits with 1.
-    Times are judged over the machines, each of which is a block. Nothing is executed.
+    Of times each machine has its verdict. Nothing is executed.
     """
     if len(bundles) > _MOST:
         raise SpecError(f"{len(bundles)} bundles are too many", action=f"name at most {_MOST}")
@@ -279,7 +282,7 @@ def merge(bundles: tuple[Path, ...], *, form: str) -> None:
         with whole(path) as (_, record):
             records[name] = record
     found = merged(records)
-    print_found(form, merging, found)
+    print_found("json" if as_json else "", merging, found)
     if not found.equal:
         click.get_current_context().exit(EXIT_DIFFERS)
 

@@ -125,7 +125,7 @@ _FORMS: dict[str, Callable[[CheckPage], str]] = {
 )
 @click.option("--json", "form", flag_value="json", help="Print JSON.")
 @click.option("--html", "form", flag_value="html", help="Print HTML.")
-@options.means_options
+@options.here_options
 @options.runs_directory
 def check(
     series: tuple[str, ...],
@@ -154,7 +154,7 @@ def check(
     the tolerance), 4 for UNDECIDED, 2 for an input that is wrong, 3 when
     this machine is.
     """
-    means = here(given["means"])
+    means = given["means"]
     for words in claims:
         parse(words)  # a mistake in an option is reported before a source is fetched
     scenarios, uncelled = _scenarios(only, also, pages, field=field)
@@ -507,14 +507,6 @@ def _scenarios(
 _SIZES = ",".join(compare.PAGE_SIZES)
 
 
-def here(means: options.Means) -> options.Means:
-    """Raises SpecError where other machines are named, to which no kernel of a patch goes."""
-    if means.pools or means.scheduler:
-        cause, action = "patches are counted on this machine", "leave out --on and --scheduler"
-        raise SpecError(cause, action=action)
-    return means
-
-
 @click.command()
 @click.argument("what", metavar="COMMIT|PATCH")
 @click.option("--tree", type=options.OLD_FOLDER, help="The repository that has COMMIT.")
@@ -533,7 +525,7 @@ def here(means: options.Means) -> options.Means:
     "--also", multiple=True, metavar="WORKLOAD:SCENARIO", help="And this one, or ./loop.c:name."
 )
 @options.json_option
-@options.means_options
+@options.here_options
 def commit(
     what: str,
     tree: Path | None,
@@ -555,7 +547,6 @@ def commit(
     Exits with 0 for an answer, 4 where there is none: no scenario executes
     what it changes, or the counts decide nothing.
     """
-    here(means)
     scenarios, _ = _scenarios(only, also, _SIZES, field=field)
     every, _ = _scenarios((), (), _SIZES, field=True)
     study = spec.from_arguments(scenarios[:1], ["base"], single_kernel=True)

@@ -19,7 +19,7 @@ from kdelta.cli import options
 from kdelta.cli.printing import page_width, print_found, reporting
 from kdelta.errors import SpecError
 from kdelta.imports import files, mapping, reader, record
-from kdelta.metric import Grade, plural
+from kdelta.metric import plural
 from kdelta.printable import printable
 from kdelta.rendering import check as check_page
 from kdelta.rendering import judge as page
@@ -27,7 +27,6 @@ from kdelta.rendering.formats import picked
 from kdelta.sample import Instrument
 from kdelta.table.columns import filled
 
-GRADES = ("guest-time", "host-time", "metal-time")
 EXIT_INVALID = 1  # judge: the comparison that was asked for is INVALID
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 
@@ -125,12 +124,9 @@ def _percent(name: str, default: float, text: str) -> Callable[..., Any]:
 @click.argument("imported", metavar="IMPORT")
 @click.option("--old", metavar="ARM", help="The arm that the change is against.")
 @click.option("--new", metavar="ARM", help="The arm that changed.")
-@click.option("--control", metavar="ARM", help="The old arm, measured again (A/B/A).")
 @click.option("--metric", metavar="NAME", help="Judge one metric only.")
-@click.option("--grade", type=click.Choice(GRADES), help="What kind of machine it was.")
 @_percent("tolerance", 3.0, "Call a change within PERCENT the SAME.")
 @_percent("alpha", 1.0, "How often a verdict of change may be wrong.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option(
     "--details/--no-details",
     default=None,
@@ -149,8 +145,7 @@ def judge(imported: str, runs: Path, *, details: bool | None, form: str, **choic
     place = record.IMPORTS.find(runs, imported)
     found = record.load(place)
     options.need(Instrument.TIME)
-    grade = choice.pop("grade")
-    wanted = judgement.JudgementChoice(grade=Grade(grade) if grade else None, **choice)
+    wanted = judgement.JudgementChoice(**choice)
     with reporting() as progress:
         judged = judgement.judge(place.name, found, wanted, progress)
     print_found(form, page, judged, details=details)
@@ -177,7 +172,7 @@ EXIT_UNDECIDED = 4
     type=click.Choice(["more", "less"]),
     help="What is better of the metric, where the robot declares nothing.",
 )
-@options.means_options
+@options.here_options
 def ask(
     mail: Path,
     kernels: str | None,
@@ -199,14 +194,17 @@ def ask(
     report = robot.read(mail)
     row = robot.chosen(report, metric)
     direction = robot.direction(report, row, better or "")
+    asked = [*check_page.robot_heading(report, row)]
+    if row.within:
+        _print(asked)
+        click.get_current_context().exit(EXIT_UNDECIDED)
     own = robot.split(report, row, direction)
-    both = f"tree:PATH@{report.parent[:12]},tree:PATH@{report.commit[:12]}"
+    both = f"tree:PATH@{report.parent},tree:PATH@{report.commit[:12]}"
+    asked = [*([check_page.robot_split(own, row)] if own else []), *asked]
     if own and kernels is None:
-        _print([*check_page.robot_heading(report, row), check_page.robot_split(own, row)])
-        if row.within:
-            click.get_current_context().exit(EXIT_UNDECIDED)
+        _print(asked)
         click.echo(f"Which functions: kdelta ask {mail} --kernels {both}")
-        return
+        click.get_current_context().exit(EXIT_UNDECIDED if own.deviates else 0)
     loop = scenario or robot.scenario_of(report, row)
     workload.parse_reference(loop)
     action = f"name the kernels without and with the commit: --kernels {both}"
@@ -217,8 +215,6 @@ def ask(
     if len(words) != 2 or not all(words):
         raise SpecError(f"{kernels} are not two kernels", place="--kernels", action=action)
     old, new = words
-    _print(check_page.robot_heading(report, row))
-    _print([check_page.robot_split(own, row)] if own else [])
     apart = robot.apart(report, old, new)  # the wrong order is told before anything is counted
     counting = picked(means, ("wanted_qemu", "jobs", "again", "trust"))
     with reporting() as progress:
@@ -226,8 +222,8 @@ def ask(
             old, new, [loop], lambda line: click.echo(line, err=True), progress=progress, **counting
         )
     found = count_difference(before, after)
-    _print([apart] if apart else [])
     _print(check_page.robot_answer(row, direction, found, f"{loop}, {old} -> {new}"))
+    _print([*([apart] if apart else []), *asked])
     if apart or found.undecided:
         click.get_current_context().exit(EXIT_UNDECIDED)
 

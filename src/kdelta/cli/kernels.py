@@ -14,7 +14,7 @@ import msgspec
 from kdelta import arch, toolchains
 from kdelta import cache as store
 from kdelta.archive.apt import Archive
-from kdelta.cli.options import FOLDER, json_option, refresh_option, trust_option
+from kdelta.cli.options import FOLDER, json_option, trust_option
 from kdelta.cli.printing import print_json, print_table, reporting
 from kdelta.errors import SpecError
 from kdelta.guests import qemu as qemus
@@ -24,8 +24,6 @@ from kdelta.kernels.kernel import Flavour, null_variants
 from kdelta.kinds import KINDS
 from kdelta.rendering.formats import picked
 from kdelta.source import git, kconfig, tree_reference
-from kdelta.source.build import Build
-from kdelta.source.make import SourceError
 from kdelta.transplant import releases
 
 _HERE = "this system"  # where a compiler is from that nobody fetched
@@ -57,7 +55,7 @@ def kernels() -> None:
 @_flavour
 @click.option("--series", metavar="X.Y", help="Only this series.")
 @json_option
-@refresh_option
+@click.option("--refresh", is_flag=True, help="Ask the mirror for a new index first.")
 def list_command(
     *, arch: str, flavour: str, series: str | None, as_json: bool, refresh: bool
 ) -> None:
@@ -89,14 +87,11 @@ def list_command(
 @click.argument("references", nargs=-1, required=True, metavar="REF...")
 @_arch
 @_flavour
-@refresh_option
-def fetch(*, references: tuple[str, ...], arch: str, flavour: str, refresh: bool) -> None:
+def fetch(*, references: tuple[str, ...], arch: str, flavour: str) -> None:
     """Fetch kernels into the cache; an interrupted download resumes."""
     with reporting() as progress:
-        for at, name in enumerate(references):
-            kernel = reference.resolve(
-                name, arch, flavour, refresh=refresh and at == 0, progress=progress
-            )
+        for name in references:
+            kernel = reference.resolve(name, arch, flavour, progress=progress)
             click.echo(f"{name}: {kernel.release} {kernel.version} {kernel.image}")
 
 
@@ -155,12 +150,9 @@ def _print_offers(offers: list[debian.KernelOffer], arch: str, flavour: str) -> 
 @kernels.command()
 @click.argument("references", nargs=-1, required=True, metavar="REFERENCE...")
 @_choice("--arch", reference.ARCHES, "amd64", "For this architecture, by Debian's cross compiler.")
-@click.option("--log", "show_log", is_flag=True, help="Print what make said.")
 @trust_option
 @json_option
-def build(
-    *, references: tuple[str, ...], arch: str, show_log: bool, trust: bool, as_json: bool
-) -> None:
+def build(*, references: tuple[str, ...], arch: str, trust: bool, as_json: bool) -> None:
     """Build kernels from source, or say where they are built already.
 
     \b
@@ -182,15 +174,8 @@ def build(
 
     Kernels of the same code have the same bytes, and this says so.
     """
-    made: list[Build] = []
     with reporting() as progress:
-        for name in references:
-            try:
-                made.append(reference.built(name, arch, trust=trust, progress=progress))
-            except SourceError as error:
-                if show_log:
-                    click.echo(error.log.read_text(errors="replace"), err=True)
-                raise
+        made = [reference.built(name, arch, trust=trust, progress=progress) for name in references]
     twins = null_variants([item.image_sha256 for item in made])
     rows = [
         {
@@ -214,8 +199,6 @@ def build(
         print_json(rows)
     for row in () if as_json else rows:
         _print_build(row)
-    for item in made if show_log else ():
-        click.echo(item.log.read_text(errors="replace"))
 
 
 def _print_build(row: dict[str, Any]) -> None:
@@ -269,11 +252,10 @@ def qemu() -> None:
 
 @compiler.command("list")
 @json_option
-@refresh_option
-def list_compilers(*, as_json: bool, refresh: bool) -> None:
+def list_compilers(*, as_json: bool) -> None:
     """List the compilers that can be had, and which are here."""
     with reporting() as progress:
-        offers = toolchains.offers(refresh=refresh, progress=progress)
+        offers = toolchains.offers(progress=progress)
     if as_json:
         names = ("name", "version", "suites", "installed", "fetched")
         print_json([picked(offer, names, installed=not offer.suites) for offer in offers])
@@ -287,23 +269,21 @@ def list_compilers(*, as_json: bool, refresh: bool) -> None:
 
 @compiler.command("fetch")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@refresh_option
-def fetch_compilers(*, names: tuple[str, ...], refresh: bool) -> None:
+def fetch_compilers(*, names: tuple[str, ...]) -> None:
     """Fetch compilers (gcc-16, clang-19), though they be installed; print where each is."""
     with reporting() as progress:
         for name in names:
-            chain = toolchains.fetch(name, progress=progress, refresh=refresh)
+            chain = toolchains.fetch(name, progress=progress)
             click.echo(f"{chain.name} {chain.version} {chain.cc}")
 
 
 @qemu.command("list")
 @json_option
-@refresh_option
-def list_qemus(*, as_json: bool, refresh: bool) -> None:
+def list_qemus(*, as_json: bool) -> None:
     """List the QEMU versions of each suite, newest last, which are fetched, and how patched."""
     archive = Archive(arch.native().debian)
     with reporting() as progress:
-        archive.refresh(force=refresh, progress=progress)
+        archive.refresh(progress=progress)
     present = {(one.package, one.guest): one.patch for one in qemus.unpacked_qemus()}
     rows = [
         (guest, offer.version, offer.suites, offer.size, present.get((offer.version, guest)))
@@ -326,14 +306,13 @@ def list_qemus(*, as_json: bool, refresh: bool) -> None:
 @qemu.command("fetch")
 @click.argument("wanted", required=False, metavar="[SUITE|VERSION]")
 @_choice("--arch", qemus.GUESTS, "amd64", "Architecture of the guests.")
-@refresh_option
-def fetch_qemu(*, wanted: str | None, arch: str, refresh: bool) -> None:
+def fetch_qemu(*, wanted: str | None, arch: str) -> None:
     """Fetch the QEMU of a suite or version and print where it is.
 
     Without an argument: the newest of this machine's release and its backports.
     """
     with reporting() as progress:
-        found = qemus.fetch_qemu(wanted, arch, progress=progress, refresh=refresh)
+        found = qemus.fetch_qemu(wanted, arch, progress=progress)
     click.echo(f"{found.package} {found.patch or 'unpatched'} {found.program}")
 
 

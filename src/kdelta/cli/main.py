@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The `kdelta` command: finds the subcommand, prints errors and the manual, owns the exit codes."""
+"""The `kdelta` command: finds the subcommand, prints errors, owns the exit codes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import click
@@ -79,7 +79,6 @@ kdelta commit f822a9a81a31 --tree ~/linux
 kdelta check series.mbox --base ~/linux@v6.17
 kdelta bisect releases mincore:no_thp_pte_scan_64m --good 6.16 --bad 7.2
 kdelta bisect commits mincore:no_thp_pte_scan_64m --tree ~/linux --good v6.18 --bad v6.19
-kdelta bisect probe mincore:no_thp_pte_scan_64m --kernel tree:. --below 20
 kdelta gate latest --against 6.16 --kernel 6.17 --junit
 kdelta report latest --mail -o report.txt
 kdelta bundle make latest -o run.tar
@@ -124,8 +123,6 @@ Exit codes:
   4    `kdelta gate`, `check`: nothing to fail on, but something could not be judged;
        `kdelta ask`, `commit`: the counts decide nothing
   70   a bug in kdelta
-  125  `kdelta bisect probe`: this kernel cannot be judged, skip it
-  128  `kdelta bisect probe`: the question or this machine is wrong, stop
   130  interrupted
 """
 
@@ -179,91 +176,23 @@ def _add_examples(command: click.Command, path: str) -> None:
             _add_examples(inner, f"{path} {name}")
 
 
-_COMPLETION = r"""
-eval "$(_KDELTA_COMPLETE=bash_source kdelta)"     in ~/.bashrc
-eval "$(_KDELTA_COMPLETE=zsh_source kdelta)"      in ~/.zshrc
-_KDELTA_COMPLETE=fish_source kdelta | source      in ~/.config/fish/config.fish
-"""
-_ESCAPES = str.maketrans({"\\": r"\e", "-": r"\-", '"': r"\(dq", "'": r"\(aq", "\b": "", "\f": ""})
-
-
-def manual(group: click.Group) -> str:
-    """The manual page of all commands as roff, in macros of man(7), written from their options."""
-    from kdelta.cli.options import VERSION
-
-    lines = [
-        f'.TH KDELTA 1 "" "kdelta {VERSION}" "User Commands"',
-        *(".SH NAME", f"kdelta \\- {_text(group.help or '').rstrip('.')}"),
-        *(".SH SYNOPSIS", ".B kdelta", r"[\fIOPTIONS\fR] \fICOMMAND\fR [\fIARGUMENTS\fR]"),
-        *(".SH OPTIONS", *_options(group, click.Context(group, info_name="kdelta"))),
-        *(".SH COMMANDS", *_commands(group, "kdelta")),
-        *(".SH EXIT STATUS", *_verbatim((group.epilog or "").partition(":")[2])),
-        *(".SH SHELL COMPLETION", *_verbatim(_COMPLETION)),
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _commands(group: click.Group, parent: str) -> Iterator[str]:
-    context = click.Context(group, info_name=parent)
-    for name in group.list_commands(context):
-        command = group.get_command(context, name)
-        if command is None or command.hidden:
-            continue
-        own, whole = click.Context(command, info_name=name), f"{parent} {name}"
-        inner = command if isinstance(command, click.Group) else None
-        usage = "COMMAND" if inner else " ".join(filter(None, command.collect_usage_pieces(own)))
-        yield f'.SS "{_text(whole)} {_text(usage)}"'
-        for number, paragraph in enumerate((command.help or "").replace("\b", "").split("\n\n")):
-            yield from (".PP", _text(paragraph)) if number else (_text(paragraph),)
-        if command.epilog:
-            yield from (".PP", *_verbatim(command.epilog))
-        yield from _commands(inner, whole) if inner else _options(command, own)
-
-
-def _options(command: click.Command, context: click.Context) -> Iterator[str]:
-    for option in command.get_params(context):
-        if record := option.get_help_record(context):
-            yield from (".TP", rf"\fB{_text(record[0])}\fR", _text(record[1]) or r"\&")
-
-
-def _verbatim(text: str) -> Iterator[str]:
-    yield ".nf"
-    yield from (_escaped(line) or r"\&" for line in text.strip("\n").split("\n"))
-    yield ".fi"
-
-
-def _text(text: str) -> str:
-    return _escaped(" ".join(text.split()))
-
-
-def _escaped(text: str) -> str:
-    """Text that roff takes as it is: no line begins with a control character."""
-    plain = text.translate(_ESCAPES)
-    return rf"\&{plain}" if plain.startswith(".") else plain
-
-
-def _version(_: click.Group) -> str:
+def _version(ctx: click.Context, _option: click.Parameter, value: object) -> None:
     from kdelta.cli.run import identities
 
-    return "".join(f"{line}\n" for line in identities())
-
-
-def _printing(flag: str, text: Callable[[click.Group], str], told: str) -> Callable[..., Any]:
-    def shown(ctx: click.Context, _option: click.Parameter, value: object) -> None:
-        if value and not ctx.resilient_parsing:
-            click.echo(text(cli), nl=False)
-            ctx.exit()
-
-    return click.option(
-        flag, is_flag=True, is_eager=True, expose_value=False, callback=shown, help=told
-    )
+    if value and not ctx.resilient_parsing:
+        click.echo("\n".join(identities()))
+        ctx.exit()
 
 
 @click.group(cls=LazyGroup, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
-@_printing(
-    "--version", _version, "Show the version, and the digests of what decides a count, and exit."
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_version,
+    help="Show the version, and the digests of what decides a count, and exit.",
 )
-@_printing("--man", manual, "Print the manual page, for `man -l -`, and exit.")
 @click.option("-v", "--verbose", is_flag=True, help="Log each command that is run to stderr.")
 def cli(*, verbose: bool) -> None:
     """Find, prove and explain performance changes between Linux kernels."""

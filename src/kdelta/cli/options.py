@@ -19,7 +19,7 @@ from kdelta.data import is_clone
 from kdelta.errors import InfraError, KdeltaError
 from kdelta.files import called
 from kdelta.machine import axes
-from kdelta.rendering.formats import CASES, FORMATS
+from kdelta.rendering.formats import FORMATS
 
 if TYPE_CHECKING:
     from kdelta.sample import Instrument
@@ -151,7 +151,9 @@ def output_option(text: str) -> Callable[[_Command], _Command]:
     return click.option("-o", "--output", type=FILE, help=text)
 
 
-def _choice_of(known: dict[str, Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def choice_of(known: dict[str, Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """An option for each format, of which one may be given; the command gets it as form."""
+
     def chosen(**given: bool) -> str:
         forms = [form for form in known if given[form]]
         if len(forms) > 1:
@@ -165,9 +167,7 @@ def _choice_of(known: dict[str, Any]) -> Callable[[Callable[..., Any]], Callable
 
 
 # An option for each of rendering's formats; the command gets the one chosen, "" for text, as form.
-formats = _choice_of(FORMATS)
-# The same with those of findings that are cases.
-case_formats = _choice_of({**FORMATS, **CASES})
+formats = choice_of(FORMATS)
 
 
 def _percentage(_context: click.Context, _option: click.Parameter, value: float | None) -> Any:
@@ -184,9 +184,6 @@ step_percent_option = click.option(
     help="Call a change of up to PERCENT the SAME, instead of the study's threshold.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-refresh_option = click.option(
-    "--refresh", is_flag=True, help="Ask the mirror for a new index first."
-)
 qemu_option = click.option(
     "--qemu",
     "wanted_qemu",
@@ -210,37 +207,40 @@ class Means:
     """With what a study is measured here; no part of it.
 
     wanted_qemu: "" for the usual one.  jobs: guests at once, None for what fits.  again: whatever
-    was counted before.  scheduler: of the Dask workers that count.  pools: a file of pools; pool:
-    the one of them for times, "" for the first that is free.  trust: build patches as
-    one's own.
+    was counted before.  pools: a file of pools, that other machines measure; pool: the one of them
+    for times, "" for the first that is free.  trust: build patches as one's own.
     """
 
     wanted_qemu: str = ""
     jobs: int | None = None
     again: bool = False
-    scheduler: str = ""
     pools: Path | None = None
     pool: str = ""
     trust: bool = False
 
-    @property
-    def elsewhere(self) -> bool:
-        """True when other machines measure."""
-        return bool(self.scheduler or self.pools)
+
+_here = in_order(
+    qemu_option,
+    click.option(
+        "-j",
+        "--jobs",
+        type=click.IntRange(1, 256),
+        help="Guests at once.  [default: what cores and memory allow]",
+    ),
+    again_option,
+    trust_option,
+)
+
+
+def here_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options for Means of what this machine alone measures; the command gets `means`."""
+    return _here(gathered(command, "means", Means, Means.__slots__))
 
 
 def means_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options for Means; the command gets them as `means`."""
     return in_order(
-        qemu_option,
-        click.option(
-            "-j",
-            "--jobs",
-            type=click.IntRange(1, 256),
-            help="Guests at once.  [default: what cores and memory allow]",
-        ),
-        again_option,
-        trust_option,
+        _here,
         click.option(
             "--pool",
             default="",
@@ -252,12 +252,6 @@ def means_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "pools",
             type=FILE,
             metavar="LAB.TOML",
-            help="Measure on the pools that this file names.",
-        ),
-        click.option(
-            "--scheduler",
-            default="",
-            metavar="ADDRESS",
-            help="Count on the workers of a Dask scheduler, as tcp://127.0.0.1:8786 (docs/lab.md).",
+            help="Measure on the pools that this file names (docs/lab.md).",
         ),
     )(gathered(command, "means", Means, Means.__slots__))

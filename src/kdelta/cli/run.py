@@ -539,7 +539,7 @@ def _trials(
     with reporting() as progress:
         bench = exact.bench_of(study, means.wanted_qemu, threading.Event(), progress, again=again)
     jobs, machines = means.jobs, arms.machines(study)
-    at_once = (AT_ONCE if means.elsewhere else jobs) or leases.at_once(exact.guests_of(study))
+    at_once = (AT_ONCE if means.pools else jobs) or leases.at_once(exact.guests_of(study))
     if not traits.repeats:
         from kdelta.run import traced
 
@@ -595,31 +595,26 @@ def identities() -> list[str]:
 
 def check_pools(study: Study, means: options.Means) -> None:
     """Raise SpecError for what no pool can measure."""
-    if not means.elsewhere:
+    if not means.pools:
         return
-    if means.scheduler and means.pools:
-        raise SpecError("--on and --scheduler exclude each other", action="name it in the file")
     traits = study.instrument.traits
-    if not traits.repeats and not (traits.interleaved and means.pools):
-        raise SpecError(
-            "only exact counts are the same on every machine, and this study is of something else",
-            action="leave out --on and --scheduler",
-        )
+    if not (traits.repeats or traits.interleaved):
+        cause = "a trace is of this machine, and no pool takes it"
+        raise SpecError(cause, action="leave out --on")
     if traits.repeats:
         from kdelta.workers.dask import checked
 
-        checked(_dask_pool(means)[2].scheduler)
+        checked(_dask_pool(means.pools)[2].scheduler)
 
 
-def _dask_pool(means: options.Means) -> tuple[pools.LabPools, str, pools.DaskPool]:
+def _dask_pool(file: Path) -> tuple[pools.LabPools, str, pools.DaskPool]:
     """The pools, and the name and the one that counts.  Raises SpecError without one."""
-    asked = pools.LabPools(pool={"workers": pools.DaskPool(scheduler=means.scheduler)})
-    asked = pools.load(means.pools) if means.pools else asked
+    asked = pools.load(file)
     for name, pool in asked.pool.items():
         if isinstance(pool, pools.DaskPool):
             return asked, name, pool
     action = 'add one, such as [pool.rack] with kind = "dask" (docs/lab.md)'
-    raise SpecError("no pool of the file counts", place=str(means.pools), action=action)
+    raise SpecError("no pool of the file counts", place=str(file), action=action)
 
 
 def host_pools(study: Study, means: options.Means) -> timed.HostPools | None:
@@ -656,14 +651,14 @@ def _placed(
                 yield there
             return
         timed.note(journal.folder, "")
-    if not (means.elsewhere and isinstance(trials, exact.ExactTrials)):
+    if not (means.pools and isinstance(trials, exact.ExactTrials)):
         yield cast("Trials", trials)
         return
     from kdelta.workers.dask import DaskWorkers, is_open
     from kdelta.workers.dispatch import DispatchedTrials
     from kdelta.workers.worker import SharedCheckpoints
 
-    asked, name, pool = _dask_pool(means)
+    asked, name, pool = _dask_pool(means.pools)
     if is_open(pool.scheduler):
         risk = "whoever reaches it can run programs as you on every worker; use tls://"
         click.echo(f"{name}: {printable(pool.scheduler, 200)} is open: {risk}", err=True)

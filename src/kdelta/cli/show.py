@@ -14,15 +14,23 @@ from kdelta.analysis.findings import method_of, report, traced
 from kdelta.analysis.gate import Bar
 from kdelta.analysis.gate import gate as judged
 from kdelta.cli import options
-from kdelta.cli.printing import page_width, print_found, print_json, print_lines, print_table
+from kdelta.cli.printing import (
+    page_width,
+    print_found,
+    print_json,
+    print_lines,
+    print_raw,
+    print_table,
+)
 from kdelta.errors import StoreError
 from kdelta.journal.files import is_held
 from kdelta.journal.run import RUNS, RunJournal, RunRecord
 from kdelta.journal.status import Status
 from kdelta.journal.status import status as run_status
 from kdelta.printable import printable
+from kdelta.rendering import gate as gate_page
 from kdelta.rendering import show as page
-from kdelta.rendering.formats import picked
+from kdelta.rendering.formats import FORMATS, picked
 from kdelta.table.columns import Column, Line, Span, Tone, first_that_fits, headline, table_lines
 
 EXIT_FAILED = 1  # audit: a trial failed, or a fact does not hold
@@ -236,7 +244,7 @@ EXIT_CLOSED, EXIT_UNDECIDED = 1, 4
     help="What closes the gate; may be given several times.",
 )
 @options.step_percent_option
-@options.case_formats
+@options.choice_of({**FORMATS, **gate_page.FOR_CI})
 @options.runs_directory
 def gate(
     run: str, runs: Path, baseline: str | None, fail_on: tuple[str, ...], form: str, **given: Any
@@ -246,10 +254,11 @@ def gate(
     Exits with 0 when there is nothing to fail on, with 1 when there is, and with 4 when there is
     not but a scenario could not be judged: that is no pass.
     """
-    from kdelta.rendering import gate as gate_page
-
     old = one_record(runs, baseline) if baseline else None
     found = judged(one_record(runs, run), old, fail_on=[*map(Bar, fail_on)], **given)
-    print_found(form, gate_page, found)
+    if form in gate_page.FOR_CI:
+        print_raw(gate_page.FOR_CI[form][1](found))
+    else:
+        print_found(form, gate_page, found)
     if found.closed or found.undecided:
         raise click.exceptions.Exit(EXIT_CLOSED if found.closed else EXIT_UNDECIDED)

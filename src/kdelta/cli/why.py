@@ -18,10 +18,10 @@ from kdelta.bisect import history
 from kdelta.bisect.journal import Point
 from kdelta.check import compare, interval
 from kdelta.cli import options
-from kdelta.cli.check import here
 from kdelta.cli.options import Means
 from kdelta.cli.printing import print_lines, reporting
 from kdelta.cli.run import check_scenarios, expanded, started
+from kdelta.errors import SpecError
 from kdelta.journal.run import RunJournal
 from kdelta.kernels import debian
 from kdelta.rendering import bundle
@@ -60,7 +60,8 @@ def why(
     """
     named = workload.chosen(what)
     if tree:
-        here(means)
+        if means.pools:
+            raise SpecError("commits are counted on this machine", action="leave out --on")
         for end in (old, new):  # before anything is counted
             trees.of_commit(tree, "v" + re.sub(r"^(?:deb:)?(\d+\.\d+).*", r"\1", end))
     between = debian.is_open(old) and debian.is_open(new)

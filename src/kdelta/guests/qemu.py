@@ -182,16 +182,14 @@ def unpacked_qemus(guest: str = "") -> tuple[Qemu, ...]:
     return tuple(sorted(found, key=lambda qemu: Version(qemu.package)))
 
 
-def fetch_qemu(
-    wanted: str | None, guest_arch: str, *, progress: Progress | None = None, refresh: bool = False
-) -> Qemu:
+def fetch_qemu(wanted: str | None, guest_arch: str, *, progress: Progress | None = None) -> Qemu:
     """The QEMU of a suite, or of a Debian or upstream version, unpacked and seen to run.
 
     None means the newest of this machine's Debian release and its backports.  Raises SpecError
     when there is none, InfraError when it cannot be fetched or does not run here.
     """
     archive = Archive(arch.native().debian)
-    archive.refresh(force=refresh, progress=progress)
+    archive.refresh(progress=progress)
     codename = ""
     with contextlib.suppress(OSError):
         codename = platform.freedesktop_os_release().get("VERSION_CODENAME", "")

@@ -398,9 +398,8 @@ _GNU_TIME = re.compile(
 )
 # What GNU time writes before the times of a command that did not succeed.
 _GNU_FAILED = re.compile(r"Command (?:exited with non-zero status|terminated by signal) \d+\s*\Z")
-# Folders of mmtests' layout that name no arm.
+# Folders of mmtests' layout that name no arm; all passes, iter-N, are of one boot.
 _LAYOUT = re.compile(r"(?:logs|noprofile|fine-profile|kernbench|work|log|iter-\d+)\Z")
-_PASS = re.compile(r"iter-\d+\Z")
 _MM_ROW = re.compile(
     r"(?P<name>[A-Z][A-Za-z]+(?:-\d+)?)\s+(?P<operation>\S+)(?P<cells>(?:\s+\S.*)?)\Z"
 )
@@ -430,7 +429,6 @@ def _kernbench(found: Collected, number: int, source: SourceFile, label: str) ->
     named = [folder for folder in folders if not _LAYOUT.match(folder)]
     arm = named[-1] if named else label
     group: Pairs = (("jobs", file["jobs"]),) if file else ()
-    boot_id = "/".join(folder for folder in folders if _PASS.match(folder))
     failure = ""
     for at, line in enumerate(source.text.splitlines(), start=1):
         if ended := _GNU_FAILED.match(line):
@@ -445,7 +443,7 @@ def _kernbench(found: Collected, number: int, source: SourceFile, label: str) ->
         for name in _GNU_NAMES:
             found.judged(name, "s", Better.LOWER, source.name)
             value = None if failure else _seconds(times[name])
-            found.value(number, at, arm, name, value, group=group, failure=failure, boot_id=boot_id)
+            found.value(number, at, arm, name, value, group=group, failure=failure)
         failure = ""
 
 
@@ -459,12 +457,13 @@ def is_comparison(text: str) -> bool:
     return any(_mm_row(line) for line in text.splitlines() if line.startswith(tuple(_MM_MEANS)))
 
 
-def _mm_row(line: str) -> tuple[str, str, list[str]] | None:
+def _mm_row(line: str) -> tuple[str, str, list[float | None]] | None:
     """(statistic, operation, a figure for each arm) of a row; None for any other line."""
     row = _MM_ROW.match(line.rstrip())
     if not row:
         return None
-    values = [cell["value"] for cell in _MM_CELL.finditer(row["cells"])]
+    texts = (cell["value"] for cell in _MM_CELL.finditer(row["cells"]))
+    values = [None if text == "NaN" else float(text) for text in texts]
     rest = _MM_CELL.sub("", row["cells"]).strip()
     return (row["name"], row["operation"], values) if values and not rest else None
 
@@ -497,14 +496,10 @@ def read_comparison(sources: Sources, _labels: Labels, found: Collected) -> Cont
             cause = f"a second mean of {printable(operation, 60)}"
             raise SpecError(cause, place=place, action="import the tables one by one")
         found.judged(operation, "as mmtests prints it", _MM_MEANS[name], place)
-        others = spreads.get((_MM_SPREADS[name], operation), ["NaN"] * len(arms))
+        others = spreads.get((_MM_SPREADS[name], operation), [None] * len(arms))
         for arm, mean, sd in zip(arms, values, others, strict=True):
-            found.summary(number, at, arm, operation, mean=_mm_figure(mean), sd=_mm_figure(sd))
+            found.summary(number, at, arm, operation, mean=mean, sd=sd)
     return found.contents(None, order=arms)
-
-
-def _mm_figure(text: str) -> float | None:
-    return None if text == "NaN" else float(text)
 
 
 # ---- lkp-tests: matrix.json, and the table of the kernel test robot's mails ----------------------
@@ -517,12 +512,14 @@ MATRIX = "matrix.json"
 _LKP_RUNS = "stats_source"
 _LKP_INCOMPLETE = "last_state.is_incomplete_run"
 _LKP_MOST = 100_000
-_ROBOT_COMMITS = re.compile(r"(?P<old>[0-9a-f]{12,40})\s+(?P<new>[0-9a-f]{12,40})\s*\Z")
+_ROBOT_COMMITS = re.compile(
+    r"\s*(?P<old>v\d\S{1,38}|[0-9a-f]{12,40})\s+(?P<new>[0-9a-f]{12,40})\s*\Z"
+)
 ROBOT_HEAD = re.compile(r"\s*%stddev\s+%change\s+%stddev\s*\Z")
 # The sign before a deviation is whatever a mail's encoding left of it.
 _ROBOT_SIDE = (
     r"(?P<SIDE>-?\d+(?:\.\d+)?(?:[eE][-+]?\d{1,4})?)"
-    r"(?:\s*(?:[^\w\s.%+-]|\+-)\s*(?P<SIDE_sd>\d+(?:\.\d+)?)%)?"
+    r"(?:\s*(?:\u00c2?[^\w\s.%+-]|\+-)\s*(?P<SIDE_sd>\d+(?:\.\d+)?)%)?"
 )
 # A change of points is one of a share in percent.
 ROBOT_ROW = re.compile(
@@ -530,7 +527,7 @@ ROBOT_ROW = re.compile(
     r"(?P<change>[-+]\d+(?:\.\d+)?(?:e[-+]?\d+)?)(?P<percent>%?)"
     rf"\s+{_ROBOT_SIDE.replace('SIDE', 'new')}\s+(?P<name>[A-Za-z][\w.:/+%-]{{0,119}})\s*\Z"
 )
-_ROBOT_SETTINGS = re.compile(r"\s+(?P<values>\S+/\S+/\S+)\s*\Z")
+_ROBOT_SETTINGS = re.compile(r"\s+(?P<values>\S.*/.*/.*\S)\s*\Z")
 _ROBOT_RULE = re.compile(r"={20,}\s*\Z")
 
 

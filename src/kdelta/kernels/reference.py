@@ -32,7 +32,6 @@ def resolve(
     arch: str = "amd64",
     flavour: str = "cloud",
     *,
-    refresh: bool = False,
     trust: bool = False,
     progress: Progress | None = None,
 ) -> Kernel:
@@ -48,7 +47,7 @@ def resolve(
         return of_build(reference, built(reference, arch, flavour, trust=trust, progress=progress))
     if reference.startswith("file:"):
         return kernel_of_file(reference, arch)
-    offered = listing(arch, flavour, refresh=refresh, progress=progress)
+    offered = listing(arch, flavour, progress=progress)
     offer = debian.choose(reference, offered, arch, flavour_of(flavour, arch))
     return debian.fetch(offer, reference, archive=opened(arch), progress=progress)
 

@@ -8,6 +8,7 @@ clock decided how long a window is, and when the work that was counted is all of
 from __future__ import annotations
 
 import operator
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -44,6 +45,7 @@ _QUESTIONS = {
     " take that out, or list uname in by_design of its TOML if nothing depends on it",
     OLD_CALL: "it makes system calls by int 0x80 or sysenter, whose arguments are not read",
 }
+_BUFFERS = (7, 8)  # SO_SNDBUF, SO_RCVBUF
 _FEW = 1000  # instructions in user space that a library may take more on one kernel
 _MOST_NAMED = 5
 _ASKED = "arguments or results of system calls"
@@ -301,6 +303,27 @@ def weighed_by_outside(found: Comparison, old: Arm, new: Arm, phase: str) -> Com
                 f" {', '.join(apart[:_MOST_NAMED])}{more}",
             )
     return found
+
+
+def weighed_by_limits(
+    found: Comparison, told: Sequence[set[tuple[str, str]]], phases: Sequence[PhaseCounts]
+) -> Comparison:
+    """A comparison with limits of the kernels that may have cut what a program set, of sockets that
+    were gone where facts are read.  told: facts of each arm.
+    """
+    rows = [rows for own in phases for rows in (own.outside, own.scalars) if rows]
+    options = [row for own in rows if (row := own.get("setsockopt argument 3"))]
+    made = any(low <= _BUFFERS[-1] and high >= _BUFFERS[0] for low, high, *_ in options)
+    seen = re.compile("(?:process|children)_(?:send|receive)_buffers").fullmatch
+    live = any(seen(name) and value != "0" for own in told for name, value in own)
+    limits = [{name: n for name, n in sorted(own) if name.startswith("limit_of_")} for own in told]
+    if found.verdict is Verdict.INVALID or not made or live or limits[0] == limits[1]:
+        return found
+    return _undecided(
+        found,
+        "the program may set buffers of sockets (setsockopt) that are closed when kdelta looks, and"
+        f" the kernels have other limits: {unlike(limits[0], limits[1], '')}",
+    )
 
 
 def weighed_by_questions(found: Comparison, phases: Sequence[PhaseCounts]) -> Comparison:

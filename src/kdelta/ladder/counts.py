@@ -502,7 +502,7 @@ def _window_warnings(phase: str, measured: Sequence[tuple[str, Measure]]) -> lis
     ]:
         found.append(
             f"{phase}: windows have two lengths, {', '.join(two)}: only some of them do a part of"
-            " the work; mark that part as a phase of its own"
+            " the work; mark that part as a phase of its own, or let a window hold both"
         )
     if all(m.outside and m.windows == 1 for _, m in measured):
         first = "holds what is done only the first time; a loop around the marks has others"
@@ -540,18 +540,18 @@ def _surprises(arms: Sequence[CountEvidence]) -> list[str]:
     """What was not done for a program that says nothing of its memory, and what that is where it is
     not base pages.
     """
-    seen: dict[str, int] = {}
+    seen: Counter[str] = Counter()
     undone: dict[str, str] = {}
     for fact in (f for arm in arms for t in arm.used[:1] if t.result for f in t.result.state):
         if fact.name.startswith(UNDONE) and fact.value.strip("0"):
             name = fact.name.removeprefix(UNDONE)
             undone[name] = f"{name} {fact.value}"
-        if not fact.binding and fact.name.startswith("process_") and fact.value.isdecimal():
-            name = fact.name.removeprefix("process_")
-            seen[name] = max(int(fact.value), seen.get(name, 0))
-    known = (row for row in _SURPRISING if seen.get(row[0], 0) >= row[2])
-    found = [f"{seen[name]:,} {words}" for name, words, _ in known]
-    told = {"dropped, refused or put off": undone.values(), "the memory of the program": found}
+        if not fact.binding and fact.value.isdecimal():
+            seen[fact.name] = max(int(fact.value), seen[fact.name])
+    told = {"dropped, refused or put off": [*undone.values()]}
+    for whose, of in (("process", "the program"), ("children", "its children")):
+        each = ((seen[f"{whose}_{name}"], words, least) for name, words, least in _SURPRISING)
+        told[f"the memory of {of}"] = [f"{n:,} {words}" for n, words, least in each if n >= least]
     return [f"{what}: {', '.join(each)}" for what, each in told.items() if each]
 
 

@@ -435,8 +435,8 @@ def gathered(record: Run, method: Method[M]) -> tuple[ScenarioEvidence[M], ...]:
 def weighed_by_asked(
     found: Comparison, arms: Sequence[ArmEvidence[M]], phase: str = TOTAL
 ) -> Comparison:
-    """A comparison with clocks that windows read, timers over them, what was done outside, and
-    what the program may have learned of its kernel.
+    """A comparison with clocks that windows read, timers over them, what was done outside, limits
+    that cut it, and what the program may have learned of its kernel.
     """
     results = [trial.result for arm in arms for trial in arm.used if trial.result]
     timers = any(
@@ -448,6 +448,10 @@ def weighed_by_asked(
     found = calls.weighed_by_clock(found, counted, phase, timers=timers)
     was, now = ([trial.exact.phases for trial in arm.used] for arm in arms[:2])
     found = calls.weighed_by_outside(found, was, now, phase)
+    told = [
+        {(f.name, f.value) for t in arm.used if t.result for f in t.result.state} for arm in arms
+    ]
+    found = calls.weighed_by_limits(found, told, counted)
     return calls.weighed_by_questions(found, counted)
 
 

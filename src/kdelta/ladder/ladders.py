@@ -220,8 +220,8 @@ class Ladder(Generic[M]):
 
     @property
     def name(self) -> str:
-        """The scenario with its point of the matrix."""
-        return f"{self.reference} {self.point}".strip()
+        """The scenario, without the folder of a C file, and its point of the matrix."""
+        return f"{self.reference.rpartition('/')[2]} {self.point}".strip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,12 @@
 
 A function is of the same code when its instructions are, and those of all that it calls by name.
 Entered as often on both kernels, it executes other numbers of instructions only by its data.  What
-it calls more or less often for that, and is of the same code, is its data's, too.
+it calls more or less often for that is its data's, too: of the same code all of it, of other code
+as many entries more, at the least that one takes on either kernel.
+
+A long loop of the same instructions is taken for one over a table, whatever it calls: kernels that
+are neighbours have tables of nearly one length, and code that changed what it does seldom makes
+hundreds of rounds a few more.
 """
 
 from __future__ import annotations
@@ -18,41 +23,77 @@ from kdelta.verdict.comparison import Comparison, CountReading, Verdict
 _PASSES = 20  # so deep are calls followed
 _NAMED = 3
 _TELLING = 0.1  # of the threshold
+_LONG = 4096  # instructions of a function's own each time: hundreds of rounds of a loop
+_ROUNDS = 16  # calls of one function each time, by such a loop
+_NEAR = 1.25  # tables of two kernels differ by no larger factor
+_Sides = list[Counter[str]]
 
 
 def other_data(old: TrialResult, new: TrialResult) -> dict[str, float]:
     """Function -> instructions that it executes more by its data, in the windows that stand."""
-    same = _same(old, new)
-    entered, insns = (_more(old, new, field) for field in ("calls", "insns"))
-    calls: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    direct: Counter[str] = Counter()
-    for sign, side in ((-1, old), (1, new)):
-        for one in side.code:
-            more = {callee: sign * times for callee, times in one.calls.items()}
-            calls[one.function].update(more)
-            direct.update(more)
-    part = {name: float(not entered[name]) for name in same}
+    same, calls, insns = _same(old, new), *(_sums((old, new), one) for one in ("calls", "insns"))
+    made = [{one.function: Counter(one.calls) for one in side.code} for side in (old, new)]
+    entered = {n: more for n in sorted({*calls[0], *calls[1]}) if (more := _more(calls, n))}
+    steady = dict.fromkeys(sorted({*same, *_loops(old, new, calls, insns)} - {*entered}), 1.0)
+
+    def theirs_of(name: str, figures: _Sides, key: str) -> float:
+        """How much more its data makes of a figure of a function that others enter by theirs."""
+        if name in same or (name in steady and _near(figures, key, _ROUNDS * calls[0][name])):
+            return _more(figures, key)
+        if name in steady or not (calls[0][name] and calls[1][name]):
+            return 0.0
+        each = (own[key] / calls[at][name] for at, own in enumerate(figures))
+        return entered[name] * min(each)
+
+    part = {**steady, **dict.fromkeys(entered, 0.0)}
+    made_by = {name: [own.get(name, Counter()) for own in made] for name in part}
+    passed = {
+        name: {callee: theirs_of(name, own, callee) for callee in {*own[0], *own[1]}}
+        for name, own in made_by.items()
+    }
+    direct = [sum(own.values(), Counter()) for own in made]
     for _ in range(_PASSES):
         theirs: defaultdict[str, float] = defaultdict(float)
-        for name in filter(part.get, same):
-            for callee, times in calls[name].items():
+        for name in filter(part.get, part):
+            for callee, times in passed[name].items():
                 theirs[callee] += part[name] * times
-        pointed = {n: entered[n] - direct[n] for n in same}  # which do not say who did
+        pointed = {n: entered[n] - _more(direct, n) for n in entered}  # which do not say who did
         pointed = {n: times for n, times in pointed.items() if times * theirs[""] > 0}
         for name, times in pointed.items():
             theirs[name] += times * min(1.0, theirs[""] / sum(pointed.values()))
-        for name, times in ((n, entered[n]) for n in same if entered[n]):
+        for name, times in entered.items():
             part[name] = min(1.0, max(0.0, theirs[name] / times))
-    return {name: part[name] * insns[name] for name in same if part[name] * insns[name]}
+    found = {name: share * theirs_of(name, insns, name) for name, share in part.items()}
+    return {name: more for name, more in found.items() if more}
 
 
-def _more(old: TrialResult, new: TrialResult, field: str) -> Counter[str]:
-    """By function, how much more the new one has of a field of its rows."""
-    found: Counter[str] = Counter()
-    for sign, side in ((-1, old), (1, new)):
+def _sums(sides: Sequence[TrialResult], field: str) -> _Sides:
+    """By function, a field of its rows on each side."""
+    found = [Counter[str](), Counter[str]()]
+    for own, side in zip(found, sides, strict=True):
         for row in side.exact.functions:
-            found[row.function] += sign * getattr(row, field)
+            own[row.function] += getattr(row, field)
     return found
+
+
+def _more(sides: _Sides, key: str) -> int:
+    return sides[1][key] - sides[0][key]
+
+
+def _near(sides: _Sides, key: str, least: int) -> bool:
+    """Both at least so many, and no more than _NEAR apart."""
+    low, high = sorted(own[key] for own in sides)
+    return least <= low and high <= _NEAR * low
+
+
+def _loops(old: TrialResult, new: TrialResult, calls: _Sides, insns: _Sides) -> set[str]:
+    """Functions of the same instructions that make hundreds of rounds, and nearly as many."""
+    codes = [{one.function: one.code for one in side.code} for side in (old, new)]
+    return {
+        name
+        for name, code in codes[0].items()
+        if codes[1].get(name) == code and _near(insns, name, max(1, _LONG * calls[0][name]))
+    }
 
 
 def _same(*sides: TrialResult) -> set[str]:

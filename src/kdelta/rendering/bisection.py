@@ -44,14 +44,14 @@ def show(
     builds = evidence.builds(journal)
     effort = f"{plural(builds, 'build')}, " if builds else ""
     effort += plural(evidence.boots(journal), "boot")
-    lines = list(paragraph(f"{question.scenario}: {ends}", Tone.BOLD))
+    sure = found.ending in (Ending.STEP, Ending.RANGE)
+    lines = list(paragraph(sentence(found), Tone.BOLD if sure else Tone.WARN))
+    lines += [(), *paragraph(f"{question.scenario}: {ends}")]
     lines += paragraph(f"{findings.unit()}, {question.phase}; {points}, {effort}")
     lines += [(), *_table(journal, findings), ()]
     for point in journal.state.points:
         if (step := steps.get(point.key)) and step.why:
             lines += paragraph(f"{short(point.label, _LABEL)}: {step.why}", Tone.WARN)
-    sure = found.ending in (Ending.STEP, Ending.RANGE)
-    lines += paragraph(sentence(found), Tone.BOLD if sure else Tone.WARN)
     if found.comparison and found.comparison.differences:
         told = builds_apart(found.good.label, found.bad.label, found.comparison)
         lines += paragraph(f"{told}: the cause may be there, and no commit.", Tone.WARN)

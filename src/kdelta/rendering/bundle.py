@@ -16,7 +16,7 @@ from kdelta.journal.bundle import RUN, Difference, differing
 from kdelta.journal.run import RunRecord
 from kdelta.metric import plural
 from kdelta.rendering import show
-from kdelta.rendering.formats import IN_RUN_FOLDER, written
+from kdelta.rendering.formats import FORMATS, written
 from kdelta.table.columns import Line, Span, Tone, figure, paragraph, plain, shortened, table_of
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def write_run_files(record: RunRecord, folder: Path) -> None:
         for name, content in files.items():
             write_aside(folder / name, content.encode())
         for stale in folder.glob("explain-*"):
-            if stale.suffix[1:] in ("txt", *IN_RUN_FOLDER) and stale.name not in files:
+            if stale.suffix[1:] in ("txt", *FORMATS) and stale.name not in files:
                 stale.unlink()
     except OSError as error:
         cause = f"the answers cannot be written: {error.strerror or error}"
@@ -70,7 +70,7 @@ def run_files(record: RunRecord) -> Iterator[tuple[str, str]]:
 
 
 def _in_formats(name: str, view: object, found: object) -> Iterator[tuple[str, str]]:
-    for form in IN_RUN_FOLDER:
+    for form in FORMATS:
         yield f"{name}.{form}", written(form, view, found)
 
 
@@ -118,10 +118,13 @@ def _first_difference(name: str, stored: bytes, text: str) -> str:
 
 
 def show_verified(
-    parts: Sequence[Verified], absent: Sequence[str], unknown: Sequence[str] = ()
+    parts: Sequence[Verified], absent: Sequence[str], says: str, unknown: Sequence[str] = ()
 ) -> list[Line]:
-    """What `kdelta bundle verify` prints."""
-    lines: list[Line] = []
+    """What `kdelta bundle verify` prints.  says: the first sentence of the run's answer."""
+    wrong = sum(bool(differences) for _, _, differences in parts)
+    held = f"All {len(parts)} parts hold. It says: {says}"
+    first = f"{wrong} of {plural(len(parts), 'part')} cannot be true." if wrong else held
+    lines: list[Line] = [*paragraph(first, Tone.BOLD), ()]
     for what, looked_at, differences in parts:
         word, tone = ("DIFFERS", Tone.BAD) if differences else ("ok", Tone.GOOD)
         lines += paragraph(f"{word}: {what}: {looked_at}", tone)
@@ -147,11 +150,13 @@ def show_reproduction(found: Reproduction) -> list[Line]:
         values = figure(row.theirs), figure(row.ours), good if row.equal else bad
         table.append((name, Span(arm, Tone.BOLD), row.phase, *values))
     heads = ("scenario", "kernel", "phase", "theirs", "here", "")
-    lines: list[Line] = [*table_of(heads, table, right=heads[3:5])]
     counts = "counts are equal to the instruction, theirs and here."
     what = "verdicts are the same." if found.timed else counts
-    told = f"{sum(row.equal for row in rows)} of {len(rows)} {what}"
-    lines += [(), *paragraph(told, Tone.GOOD if found.equal else Tone.BAD)]
+    told = (
+        f"{'Yes' if found.equal else 'No'}: {sum(row.equal for row in rows)} of {len(rows)} {what}"
+    )
+    lines: list[Line] = [*paragraph(told, Tone.GOOD if found.equal else Tone.BAD), ()]
+    lines += [*table_of(heads, table, right=heads[3:5]), ()]
     for reason in found.reasons:
         lines += paragraph(f"what else differs: {reason}", Tone.WARN)
     if not found.equal and not found.reasons:

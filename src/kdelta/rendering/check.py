@@ -457,7 +457,10 @@ _ABOUT = "A path length is never a time; contention, caches and devices are not 
 
 
 def robot_heading(report: RobotReport, row: RobotRow) -> Iterator[str]:
-    """What is asked: the commit, the change, and a device that the test had."""
+    """What is asked: the commit, the change, and a device; before it what is within the spread."""
+    if row.within:
+        spreads = " and ".join(f"{each:g} %" for each in row.spreads)
+        yield f"The mail's own figures decide nothing: both values deviate by {spreads}."
     yield f'{report.commit[:12]} ("{report.title}"): {row.percent:+g} % of {row.metric}'
     if report.devices:
         yield f"The test had {report.devices}; a scenario has memory alone."
@@ -469,24 +472,28 @@ _PARTS = {
     "rest": "cycles per second",
 }
 _MEANS = {
-    "path": "path length, which a count explains",
-    "cycles": "cycles per instruction (caches, contention), which no count has",
-    "rest": "time that was not on a CPU (waiting), or another clock rate",
+    "path": "path length, which a count can explain, is most of",
+    "cycles": "cycles per instruction (caches, contention), which no count has, are most of",
+    "rest": "time that was not on a CPU (waiting), or another clock rate, is most of",
+    "": "no part is most of",
 }
 
 
 def robot_split(found: RateSplit, row: RobotRow) -> str:
     """What the mail's own figures say that its change is made of."""
-    if row.within:
-        spreads = " and ".join(f"{each:g} %" for each in row.spreads)
-        return f"The mail's own figures decide nothing: both values deviate by {spreads}."
     told = ", ".join(
-        f"{words} {round(100 * getattr(found, part) - 100, 1) + 0.0:+.1f} %"
+        f"{words} {round(100 * found.ratios[part] - 100, 1) + 0.0:+.1f} %"
         for part, words in _PARTS.items()
     )
-    said = f"By the mail's own figures most of it is {_MEANS[found.most]}: {told}."
+    change = f"the {row.percent:+g} % of {row.metric}"
+    said = f"By the mail's own figures, {_MEANS[found.most]} {change}: {told}."
+    if found.deviates:
+        part = _PARTS[found.most]
+        said = f"The mail's own figures do not say what {change} is: {told}, and {part}"
+        return f"{said} deviates by {found.deviates:g} % on both sides together."
     name, points = found.lock
-    lock = f" {name}, where tasks wait for a lock, has {points:+g} % of all cycles."
+    lock = f" {name}, where tasks wait for a lock, has {points:+g} % of all cycles"
+    lock += ": spinning is path, too, and in no count." if found.most == "path" else "."
     return said + (lock if name else "")
 
 

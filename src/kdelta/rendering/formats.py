@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Findings for programs and browsers: JSON, CSV, what CI reads (docs/formats.md), HTML."""
+"""Findings for programs and browsers: JSON, CSV (docs/formats.md), HTML."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import io
 import math
 import re
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -53,21 +53,13 @@ class View:
     document: Callable[[Any], tuple[str, object]] | None = None
 
 
-def _rows(view: Any, found: object) -> Iterator[list[str | int | float]]:
-    head, rows = view.table(found)
-    return ([_cell(cell) for cell in row] for row in (head, *rows))
-
-
 def _csv(view: Any, found: object) -> str:
     """RFC 4180, and safe to open in a spreadsheet."""
+    head, rows = view.table(found)
     text = io.StringIO()
-    csv.writer(text, lineterminator="\r\n").writerows(_rows(view, found))
+    safe = ([_cell(cell) for cell in row] for row in (head, *rows))
+    csv.writer(text, lineterminator="\r\n").writerows(safe)
     return text.getvalue()
-
-
-def _tsv(view: Any, found: object) -> str:
-    """The same rows, without quotes: no cell holds a tab or the end of a line."""
-    return "".join("\t".join(map(str, row)) + "\n" for row in _rows(view, found))
 
 
 # What `kdelta show` and its like print beside text: by option and suffix, what help calls it and
@@ -75,87 +67,12 @@ def _tsv(view: Any, found: object) -> str:
 FORMATS: dict[str, tuple[str, Callable[[Any, Any], str]]] = {
     "json": ("JSON (format 1)", lambda view, found: indented(json_fields(*view.document(found)))),
     "csv": ("CSV (RFC 4180)", _csv),
-    "tsv": ("the table of --csv, tabs between its cells", _tsv),
-}
-IN_RUN_FOLDER = ("json", "csv")  # those of which a run's folder has a file
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedCase:
-    """What CI calls a test.  skipped: why it says nothing, "" when it does; why: the verdict's."""
-
-    name: str
-    values: tuple[str, str]
-    change: str
-    failed: bool
-    skipped: str
-    why: str
-
-
-def _markdown(view: Any, found: object) -> str:
-    title, conclusion, told = view.cases(found)
-    lines = [f"### {_marked(title)}", "", f"**{_marked(conclusion)}**", ""]
-    lines += ["| scenario | old | new | change | |", "|---|--:|--:|---|---|"]
-    for case in told:
-        word = "**fails**" if case.failed else "skipped" if case.skipped else "ok"
-        cells = (case.name, *case.values, case.change)
-        lines.append(f"| {' | '.join(map(_marked, cells))} | {word} |")
-    why = {case.name: case.why if case.failed else case.skipped for case in told}
-    lines += ["", *(f"- {_marked(name)}: {_marked(text)}" for name, text in why.items() if text)]
-    return "\n".join(lines).rstrip() + "\n"
-
-
-def _marked(text: str) -> str:
-    """Text that is no markup, mentions nobody and breaks no table."""
-    return re.sub(r"([\\`*_{}\[\]<>()#|~!@&$])", r"\\\1", printable(text)).replace("://", ":\\//")
-
-
-def _junit(view: Any, found: object) -> str:
-    """Printable alone: XML has no way to write control characters, nor halves of a pair."""
-    title, conclusion, told = view.cases(found)
-    failed, skipped = (sum(bool(getattr(c, name)) for c in told) for name in ("failed", "skipped"))
-    counts = {"tests": str(len(told)), "failures": str(failed), "skipped": str(skipped)}
-    from xml.etree.ElementTree import Element, SubElement, indent, tostring
-
-    suite = Element("testsuite", {"name": printable(title)} | counts)
-    for case in told:
-        one = SubElement(suite, "testcase", classname="kdelta.gate", name=printable(case.name))
-        if case.failed:
-            failure = SubElement(one, "failure", message=printable(case.change))
-            failure.text = printable(case.why)
-        elif case.skipped:
-            SubElement(one, "skipped", message=printable(case.skipped))
-        said = f"{' -> '.join(case.values)}: {case.change}"
-        SubElement(one, "system-out").text = printable(said)
-    SubElement(suite, "system-out").text = printable(conclusion)
-    indent(suite)
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(suite, encoding="unicode")}\n'
-
-
-def _ktap(view: Any, found: object) -> str:
-    title, conclusion, told = view.cases(found)
-    lines = ["KTAP version 1", f"# {title}", f"1..{len(told)}"]
-    for at, case in enumerate(told, start=1):
-        name = case.name.replace("#", "")
-        if case.failed:
-            lines.append(f"# {case.change}: {case.why}")
-        skip = f" # SKIP {case.skipped.replace('#', '')}" if case.skipped else ""
-        lines.append(f"{'not ok' if case.failed else 'ok'} {at} {name}{skip}")
-    lines.append(f"# {conclusion}")
-    return "".join(f"{printable(line)}\n" for line in lines)
-
-
-# What `kdelta gate` prints besides.
-CASES: dict[str, tuple[str, Callable[[Any, Any], str]]] = {
-    "markdown": ("Markdown, for a comment on a forge", _markdown),
-    "junit": ("JUnit's XML", _junit),
-    "ktap": ("KTAP (docs.kernel.org)", _ktap),
 }
 
 
 def written(form: str, view: object, found: object) -> str:
     """Findings in one of the formats."""
-    return {**FORMATS, **CASES}[form][1](view, found)
+    return FORMATS[form][1](view, found)
 
 
 def json_fields(kind: str, found: object, form: int = FORMAT) -> dict[str, Any]:

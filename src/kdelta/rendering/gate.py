@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a gate says of two kernels in every scenario: text, JSON, CSV, and cases for CI."""
+"""What a gate says of two kernels in every scenario: text, JSON, CSV, JUnit, KTAP."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from kdelta.analysis.gate import GateCase, GateResult
 from kdelta.metric import plural
-from kdelta.rendering.formats import COUNTED, Cell, JudgedCase, picked
+from kdelta.printable import printable
+from kdelta.rendering.formats import COUNTED, Cell, picked
 from kdelta.rendering.sentences import effort
 from kdelta.table.columns import (
     VERDICT_TONES,
@@ -37,7 +38,7 @@ def show(found: GateResult) -> list[Line]:
     cases = found.cases
     for case in cases:
         if case.closes or case.open_question:
-            text = f"{case.name}: {case.comparison.verdict}: {'; '.join(case.comparison.reasons)}"
+            text = f"{case.name}: {case.comparison.verdict}: {case.why}"
             lines += paragraph(text, VERDICT_TONES[case.comparison.verdict])
     lines += [(), *paragraph(f"{found.old} -> {found.new}, {found.unit} per operation")]
     return [
@@ -107,31 +108,68 @@ def table(found: GateResult) -> tuple[Sequence[str], Iterator[Sequence[Cell]]]:
             found.run_id, found.baseline_run, case.name, found.old, found.new, case.operation,
             case.old, case.new, found.unit, case.comparison.ratio, case.comparison.verdict,
             case.comparison.grade, str(case.closes).lower(), case.skipped,
-            "; ".join(case.comparison.reasons),
+            case.why,
         )
         for case in found.cases
     )  # fmt: skip
     return _HEAD, rows
 
 
-def cases(found: GateResult) -> tuple[str, str, Sequence[JudgedCase]]:
-    """See formats.View."""
-    told = [
-        JudgedCase(
-            name=case.name,
-            values=(figure(case.old), figure(case.new)),
-            change=_change(found, case),
-            failed=case.closes,
-            skipped=case.skipped or (why if case.open_question else ""),
-            why=why,
-        )
-        for case in found.cases
-        for why in ("; ".join(case.comparison.reasons),)
-    ]
-    # What the values are: who reads a comment or a log of CI sees no other word of it.
+def _told_to_ci(found: GateResult) -> tuple[str, str]:
+    """A title, and the conclusion with what the values are: a log of CI has no other word of it."""
     per = {case.operation for case in found.cases if case.operation}
     unit = f"{found.unit} per {per.pop() if len(per) == 1 else 'operation'}"
     counted_ones = "path lengths, counted under emulation, and no times."
     means = counted_ones if found.unit == "instructions" else "less is better."
     title = f"kdelta gate: {found.old} to {found.new}"
-    return title, f"{_conclusion(found)} Values are {unit}: {means}", told
+    return title, f"{_conclusion(found)} Values are {unit}: {means}"
+
+
+def _left_out(case: GateCase) -> str:
+    """Why a case says nothing, "" where it does."""
+    return case.skipped or (case.why if case.open_question else "")
+
+
+def _junit(found: GateResult) -> str:
+    """Printable alone: XML has no way to write control characters, nor halves of a pair."""
+    title, conclusion = _told_to_ci(found)
+    failures = sum(case.closes for case in found.cases)
+    skips = sum(bool(_left_out(case)) for case in found.cases)
+    counts = {"tests": f"{len(found.cases)}", "failures": f"{failures}", "skipped": f"{skips}"}
+    from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+    suite = Element("testsuite", {"name": printable(title)} | counts)
+    for case in found.cases:
+        one = SubElement(suite, "testcase", classname="kdelta.gate", name=printable(case.name))
+        change = _change(found, case)
+        if case.closes:
+            failure = SubElement(one, "failure", message=printable(change))
+            failure.text = printable(case.why)
+        elif why := _left_out(case):
+            SubElement(one, "skipped", message=printable(why))
+        said = f"{figure(case.old)} -> {figure(case.new)}: {change}"
+        SubElement(one, "system-out").text = printable(said)
+    SubElement(suite, "system-out").text = printable(conclusion)
+    indent(suite)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(suite, encoding="unicode")}\n'
+
+
+def _ktap(found: GateResult) -> str:
+    title, conclusion = _told_to_ci(found)
+    lines = ["KTAP version 1", f"# {title}", f"1..{len(found.cases)}"]
+    for at, case in enumerate(found.cases, start=1):
+        name = case.name.replace("#", "")
+        if case.closes:
+            lines.append(f"# {_change(found, case)}: {case.why}")
+        why = _left_out(case)
+        skip = f" # SKIP {why.replace('#', '')}" if why else ""
+        lines.append(f"{'not ok' if case.closes else 'ok'} {at} {name}{skip}")
+    lines.append(f"# {conclusion}")
+    return "".join(f"{printable(line)}\n" for line in lines)
+
+
+# What `kdelta gate` prints for CI: by option, what help calls it and how it is written.
+FOR_CI: dict[str, tuple[str, Callable[[GateResult], str]]] = {
+    "junit": ("JUnit's XML", _junit),
+    "ktap": ("KTAP (docs.kernel.org)", _ktap),
+}

@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import zip_longest
+from collections.abc import Iterator
 
 from kdelta.analysis.merging import Merged
 from kdelta.metric import number, plural
-from kdelta.rendering.formats import Cell, picked
+from kdelta.rendering.formats import picked
 from kdelta.rendering.times import ratio
 from kdelta.table.columns import (
     ABSENT,
@@ -27,10 +26,6 @@ from kdelta.verdict.comparison import Comparison
 
 _SHOWN = 20
 _FIELDS = ("verdict", "grade", "reasons", "ratio", "low", "high", "p", "alpha", "tolerance")
-_HEAD = (
-    "scenario", "old", "new", "operation", "machine", "run", "ratio", "low", "high",
-    "alpha", "verdict", "grade", "reasons",
-)  # fmt: skip
 
 
 def show(found: Merged) -> list[Line]:
@@ -63,9 +58,6 @@ def show(found: Merged) -> list[Line]:
         verdict, reasons = pair.merged.verdict, "; ".join(pair.merged.reasons)
         told = f"{pair.scenario}, {pair.old} -> {pair.new}: {verdict}: {reasons}"
         lines += paragraph(told, VERDICT_TONES[verdict])
-    if found.timed:
-        told = "the interval is for these machines, each of which is a block"
-        lines += paragraph(f"{told}; kernels are compared within a machine alone", Tone.FAINT)
     return lines
 
 
@@ -102,19 +94,3 @@ def document(found: Merged) -> tuple[str, object]:
     ]
     names = ("timed", "title", "machines", "counts", "equal", "reasons")
     return "merge", {**picked(found, names), "pairs": pairs}
-
-
-def table(found: Merged) -> tuple[Sequence[str], Iterator[Sequence[Cell]]]:
-    """A row for each pair and machine; before them that of all, without a machine."""
-    rows = (
-        (
-            pair.scenario, pair.old, pair.new, pair.operation,
-            *((machine.name, machine.run_id) if machine else ("", "")),
-            one.ratio, one.low, one.high, one.alpha, one.verdict, one.grade,
-            "; ".join(one.reasons),
-        )
-        for pair in found.pairs
-        for one, machine in ((pair.merged, None), *zip_longest(pair.each, found.machines))
-        if one
-    )  # fmt: skip
-    return _HEAD, rows

@@ -14,7 +14,7 @@ from msgspec import structs
 
 from kdelta import cache, data, workload
 from kdelta.errors import KdeltaError, SpecError, StoreError
-from kdelta.files import digest_of
+from kdelta.files import called, digest_of
 from kdelta.guest import FILES
 from kdelta.guests import qemu
 from kdelta.journal import files
@@ -188,7 +188,7 @@ def _program(name: str, folder: Path, build: bool) -> str:  # noqa: FBT001
             shutil.copyfile(part, kept / part.name)
 
     key = cache.digest(*(digest_of(part) for part in parts))[:16]
-    return f"{cache.entry('programs', key, make) / theirs.name}:{scenario}"
+    return f"{called(cache.entry('programs', key, make) / theirs.name)}:{scenario}"
 
 
 def _exactly(kernel: KernelIdentity, folder: Path, build: bool) -> str:  # noqa: FBT001

@@ -24,7 +24,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from statistics import NormalDist, fmean
 
 import numpy as np
 import numpy.typing as npt
@@ -43,8 +42,6 @@ _DIGITS = 12  # of logs: a shift in binary fractions makes equal values nearly s
 _ROUNDING = 1e-9  # of statistics that are equal
 _LISTED = 250_000  # differences that are made and sorted; more are found by halving
 _STEPS = 40  # of halving, for an end of an interval
-_NORMAL = NormalDist()
-_LEAST = 1e-15  # p; a smaller one says nothing more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,52 +87,6 @@ def shift(old: Sequence[float], new: Sequence[float], *, alpha: float, seed: int
     p = float(guarded_p(logs[np.newaxis, :], n_old, seed=seed)[0])
     centre, reach = _median_difference(*arms), float(np.ptp(logs)) + 1.0
     return _inverted(kept, centre, reach, p=p, alpha=alpha, margin=margin)
-
-
-def shift_over(
-    machines: Sequence[tuple[Sequence[float], Sequence[float]]], *, alpha: float, seed: int
-) -> tuple[Shift, bool]:
-    """new/old over machines, each of which measured both arms; and whether they agree.
-
-    Arms are compared within a machine only.  The p of each machine at an assumed ratio becomes a
-    normal deviate, and their weighted sum is judged (Stouffer 1949; Liptak 1958).  Deviates of
-    careful tests are nearer to 0 than normal ones, and then so is their sum (Birnbaum 1948).
-    Machines agree when some ratio is in the intervals of all, at the level at which these hold
-    together.  Raises ValueError for no machine, and as shift does.
-    """
-    if not machines:
-        raise ValueError("there is no machine")
-    each = [shift(*arms, alpha=alpha / len(machines), seed=seed) for arms in machines]
-    estimates = [math.log(one.ratio) for one in each]
-    centre = fmean(estimates, [_weight(*arms) for arms in machines])
-    reach = max(estimates) - min(estimates) + 1.0
-    reach += max(float(np.ptp(np.concatenate(_logs(*arms)))) for arms in machines)
-
-    def kept(moved: float) -> bool:
-        return p_over(machines, moved, seed=seed) > alpha
-
-    found = _inverted(kept, centre, reach, p=p_over(machines, 0.0, seed=seed), alpha=alpha)
-    return found, max(one.low for one in each) <= min(one.high for one in each)
-
-
-def p_over(
-    machines: Sequence[tuple[Sequence[float], Sequence[float]]], moved: float, *, seed: int
-) -> float:
-    """Two-sided p of this log ratio on all machines."""
-    whole = 0.0
-    weights = [_weight(*arms) for arms in machines]
-    for (old, new), weight in zip(machines, weights, strict=True):
-        arms = _logs(old, new)
-        logs = np.concatenate([arms[0], arms[1] - moved])[np.newaxis, :]
-        p = float(guarded_p(logs, len(old), seed=seed)[0])
-        deviate = -_NORMAL.inv_cdf(min(max(p, _LEAST), 1.0) / 2)
-        whole += math.sqrt(weight) * math.copysign(deviate, _median_difference(*arms) - moved)
-    return 2 * _NORMAL.cdf(-abs(whole / math.sqrt(sum(weights))))
-
-
-def _weight(old: Sequence[float], new: Sequence[float]) -> float:
-    """By the numbers of values alone: that of the difference, were all values as good."""
-    return 1 / (1 / len(old) + 1 / len(new))
 
 
 def _logs(old: Sequence[float], new: Sequence[float]) -> tuple[Array, Array]:

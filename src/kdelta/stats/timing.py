@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import count
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -25,6 +24,7 @@ from kdelta.verdict.series import Boot, ReplicateUnit, Series, Summary
 if TYPE_CHECKING:
     from kdelta.stats.brunner_munzel import Shift
 
+OF_UNKNOWN = "of unknown boots"
 TOLERANCE = 0.03
 ALPHA = 0.01
 MAX_DRIFT = 0.03
@@ -172,7 +172,7 @@ def by_boot(arms: tuple[Series, ...]) -> tuple[Series, ...]:
     """One value a boot, where process rounds ran in enough known boots of each arm."""
     if any(arm.replicate is not ReplicateUnit.PROCESS_ROUND for arm in arms):
         return arms
-    if min(map(_boots, arms)) < MIN_REPLICATES or any(not b.boot_id for a in arms for b in a.valid):
+    if min(map(_boots, arms)) < MIN_REPLICATES:
         return arms
     folded = []
     for arm in arms:
@@ -194,10 +194,11 @@ def by_boot(arms: tuple[Series, ...]) -> tuple[Series, ...]:
 
 
 def _boots(arm: Series) -> int:
-    """How many boots an arm has values of; rounds of unknown boots may all be of one."""
+    """How many boots an arm has values of; with a round of an unknown boot they may be one."""
     if arm.replicate is ReplicateUnit.BOOT:
         return len(arm.valid)
-    return min(len(arm.valid), max(len({boot.boot_id for boot in arm.valid if boot.boot_id}), 1))
+    known = {boot.boot_id for boot in arm.valid}
+    return min(len(arm.valid), 1 if "" in known else len(known))
 
 
 def _unusable(arms: Sequence[Series]) -> str:
@@ -229,11 +230,13 @@ def _doubt(arms: Sequence[Series]) -> tuple[str, int | None]:
         rounds = arms[0].replicate is ReplicateUnit.PROCESS_ROUND
         told = []
         for arm, count in zip(arms, counts, strict=True):
-            beside = f"of {arm.planned} planned"
+            beside = f"{boots.counted(count)} of {arm.planned} planned"
             if rounds:
-                beside = f"with {arm.replicate.counted(len(arm.valid))}"
+                known = all(boot.boot_id for boot in arm.valid)
+                ran = arm.replicate.counted(len(arm.valid))
+                beside = f"{boots.counted(count)} with {ran}" if known else f"{ran} {OF_UNKNOWN}"
             if count < MIN_REPLICATES:
-                told.append(f"{arm.arm} has {boots.counted(count)} {beside}")
+                told.append(f"{arm.arm} has {beside}")
         text = "; ".join(told)
         needed = f"at least {MIN_REPLICATES} boots an arm, {lacking} more"
         return f"{text}; {needed}{', not more rounds' if rounds else ''}", lacking
@@ -339,26 +342,17 @@ def _decide(
     if not same and not differs:
         text, more = _needs(arms, effect, case.tolerance, unread(arms))
         return Verdict.UNDECIDED, f"{shown}: {text}", more
-    drifts = {"": sandwich.drift} if sandwich else {}
-    return (*_settled(shown, effect, drifts, arms[0].metric.better, case.tolerance), None)
-
-
-def _settled(
-    shown: str, effect: Shift, drifts: Mapping[str, float], better: Better, tolerance: float
-) -> tuple[Verdict, str]:
-    """The verdict of an interval; drifts: of the old arm, by machine ("" is the only one)."""
-    same = effect.inside(tolerance)
+    tolerance, better = case.tolerance, arms[0].metric.better
     limit = min(tolerance if same else abs(effect.ratio - 1) / DRIFT_DIVISOR, MAX_DRIFT)
-    if moved := [name for name, drift in drifts.items() if abs(drift) > limit]:
-        whose = f"{', '.join(moved)}: " if any(moved) else ""
-        text = f"{shown}: {whose}the old arm itself moved by more than {100 * limit:.2g} %"
-        return Verdict.UNDECIDED, f"{text}; more rounds on a quieter machine"
+    if sandwich and abs(sandwich.drift) > limit:
+        text = f"{shown}: the old arm itself moved by more than {100 * limit:.2g} %"
+        return Verdict.UNDECIDED, f"{text}; more rounds on a quieter machine", None
     if same:
-        return Verdict.SAME, f"{shown}, within {100 * tolerance:g} %"
+        return Verdict.SAME, f"{shown}, within {100 * tolerance:g} %", None
     if better is Better.NONE:
-        return Verdict.UNDECIDED, f"{shown}: nothing says which direction is better"
+        return Verdict.UNDECIDED, f"{shown}: nothing says which direction is better", None
     worse = (effect.ratio > 1) == (better is Better.LOWER)
-    return Verdict.REGRESSION if worse else Verdict.IMPROVEMENT, shown
+    return (Verdict.REGRESSION if worse else Verdict.IMPROVEMENT), shown, None
 
 
 def _shown(effect: Shift, sandwich: Sandwich | None, case: _Case) -> str:
@@ -410,79 +404,6 @@ def _needs(
     if more > _MANY:
         return f"undecided, and more than {_MANY} more {kind}s an arm would be needed", None
     return f"undecided; about {more} more {kind}{'s' * (more > 1)} an arm would decide", more
-
-
-def compare_machines(
-    machines: Mapping[str, Sequence[Series]],
-    *,
-    obstacles: Mapping[str, Sequence[str]],
-    grade: Grade,
-    tolerance: float,
-    alpha: float,
-    seed: int,
-) -> tuple[Comparison, tuple[Comparison, ...]]:
-    """Decide between two arms that several machines measured: over all of them, and of each.
-
-    machines: name -> old, new and, where there is one, old again (the control).  obstacles: of a
-    machine, why its arms must not be compared.  The rest as in compare.  Nothing is decided
-    where a machine alone could not be judged for another reason than the width of its interval.
-    """
-    judged = partial(compare, grade=grade, tolerance=tolerance, alpha=alpha, seed=seed)
-    each = {}
-    for name, (old, new, *again) in machines.items():
-        control = again[0] if again else None
-        each[name] = judged(old, new, control=control, obstacles=obstacles[name])
-    invalid = _of(each, lambda one: one.verdict is Verdict.INVALID)
-    doubtful = _of(each, lambda one: one.ratio is None or one.in_these_boots)
-    found = None
-    if invalid:
-        verdict, reasons = Verdict.INVALID, invalid
-    elif doubtful:
-        verdict, reasons = Verdict.UNDECIDED, doubtful
-    else:
-        # numpy belongs to the extra `time`: reading a result must work without it.
-        from kdelta.stats.brunner_munzel import shift_over
-
-        arms = [by_boot(tuple(own)) for own in machines.values()]
-        shifted, common = shift_over([_values(own) for own in arms], alpha=alpha, seed=seed)
-        found = _widened(shifted, max(map(unread, arms)))
-        verdict, reason = _decide_over(
-            found, each, arms[0][0].metric.better, tolerance, alpha, common=common
-        )
-        reasons = [reason]
-    merged = Comparison(
-        verdict=verdict,
-        grade=grade,
-        reasons=tuple(reasons),
-        alpha=alpha,
-        tolerance=tolerance,
-        **_numbers(found),
-    )
-    return merged, tuple(each.values())
-
-
-def _decide_over(
-    found: Shift,
-    each: Mapping[str, Comparison],
-    better: Better,
-    tolerance: float,
-    alpha: float,
-    *,
-    common: bool,
-) -> tuple[Verdict, str]:
-    if not common:
-        apart = ", ".join(f"{name} {percent(one.ratio or 1)}" for name, one in each.items())
-        return Verdict.UNDECIDED, f"the machines disagree: {apart}"
-    interval = f"{100 * (1 - alpha):g} % interval {percent(found.low)} to {percent(found.high)}"
-    shown = f"{percent(found.ratio)} over {len(each)} machines ({interval})"
-    if not found.inside(tolerance) and not found.excludes_one():
-        return Verdict.UNDECIDED, f"{shown}: undecided, more boots are needed"
-    drifts = {name: one.sandwich.drift for name, one in each.items() if one.sandwich}
-    return _settled(shown, found, drifts, better, tolerance)
-
-
-def _of(each: Mapping[str, Comparison], chosen: Callable[[Comparison], bool]) -> list[str]:
-    return [f"{n}: {text}" for n, one in each.items() if chosen(one) for text in one.reasons]
 
 
 # ---- many questions ------------------------------------------------------------------------------

@@ -438,7 +438,9 @@ def _decide(old: CountReading, new: CountReading, step_percent: float) -> tuple[
     allowed = max(size, threshold) / _SPREAD_DIVISOR
     if spread > allowed:
         moved = _moved_by(old, new)
-        mend = f"{moved}{'; ' * bool(moved)}more operations in a window make it smaller"
+        phases = "windows of several lengths: have one window hold one of each, or be phases"
+        smaller = "more operations in a window make it smaller"
+        mend = f"{moved}{'; ' * bool(moved)}{phases if old.rare or new.rare else smaller}"
         return Verdict.UNDECIDED, (
             f"the spread over windows and seeds is {spread:,} instructions, and the kernels differ"
             f" by {size:,}; a verdict needs a spread of at most {int(allowed):,} ({mend})"
