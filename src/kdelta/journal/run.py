@@ -231,6 +231,9 @@ class RunJournal:
         if not self._held:
             raise RuntimeError("the journal is written to outside executing()")
         with self._mutex:
+            with files.disk_errors(self.folder):  # a folder that was removed is not made again
+                (self.folder / RUNS.file).stat()
+                (self.folder / "trials").mkdir(exist_ok=True)
             yield
 
 
