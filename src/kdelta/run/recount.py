@@ -25,7 +25,7 @@ from kdelta import files, workload
 from kdelta.archive.apt import Progress
 from kdelta.attribution.symbols import UNKNOWN, Symbols
 from kdelta.disassembly import kallsyms
-from kdelta.errors import GuestFault, KdeltaError, SpecError
+from kdelta.errors import BuildError, GuestFault, KdeltaError, SpecError
 from kdelta.export import exported
 from kdelta.journal import raw_counts
 from kdelta.journal.bundle import RUN, Difference, differing
@@ -218,6 +218,8 @@ class Recount:
             return
         try:
             made = self._made(trial, result, place)
+        except BuildError:  # this machine lacks a compiler, and the bundle is not to blame
+            raise
         except _NOT_OURS as error:
             cause = error.cause if isinstance(error, KdeltaError) else str(error)
             yield f"cannot be made again: {printable(cause, 200)}"
