@@ -8,6 +8,7 @@ import gzip
 import hashlib
 import io
 import json
+import os
 import random
 import subprocess
 import tarfile
@@ -24,7 +25,7 @@ from bundle_records import call, contents, stored, symbols, written
 from kdelta.analysis.merging import Merged, compared, merged
 from kdelta.cli.bundle import make as bundle
 from kdelta.cli.bundle import merge, qemu_for, reproduce, verify
-from kdelta.errors import InfraError, SpecError
+from kdelta.errors import BuildError, InfraError, SpecError
 from kdelta.guests import qemu
 from kdelta.journal.bundle import MANIFEST, manifest, unpack
 from kdelta.journal.run import RunRecord
@@ -64,6 +65,35 @@ def test_the_same_run_gives_the_same_bytes(packed: Path, tmp_path: Path) -> None
     assert (tmp_path / "again.tar").read_bytes() == packed.read_bytes()
     assert done.stdout.split()[0] == hashlib.sha256(packed.read_bytes()).hexdigest()
     assert not [name for name in contents(packed) if "notes" in name or name == "run/lock"]
+
+
+def test_what_this_machine_lacks_is_no_fault_of_a_bundle(
+    packed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lacks(*_: object) -> None:
+        raise BuildError("no C compiler")
+
+    monkeypatch.setattr("kdelta.run.recount.judged", lacks)
+    assert isinstance(call(verify, packed).exception, BuildError)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "run.json", "-", "no/x"])
+def test_a_bundle_never_replaces_what_it_must_not(kind: str, packed: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").symlink_to(packed.parent)
+    (tmp_path / "run.json").symlink_to(packed.parent / "run/run.json")
+    before = (packed.parent / "run/run.json").read_bytes()
+    done = call(bundle, packed.parent / "run", "-o", "-" if kind == "-" else tmp_path / kind)
+    assert isinstance(done.exception, SpecError) or done.exit_code == 2
+    assert (packed.parent / "run/run.json").read_bytes() == before
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_a_bundle_goes_where_a_link_leads(packed: Path, tmp_path: Path) -> None:
+    (tmp_path / "link.tar").symlink_to("real.tar")
+    assert call(bundle, packed.parent / "run", "-o", tmp_path / "link.tar").exit_code == 0
+    assert (tmp_path / "link.tar").is_symlink()
+    assert (tmp_path / "real.tar").read_bytes() == packed.read_bytes()
 
 
 def test_a_bundle_can_be_checked_without_kdelta(packed: Path, tmp_path: Path) -> None:

@@ -7,13 +7,14 @@ import contextlib
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 import click
 
 from kdelta.analysis.merging import compared, merged
 from kdelta.cli import options
-from kdelta.cli.printing import print_found, print_lines, reporting
+from kdelta.cli.printing import output_path, print_found, print_lines, reporting, write_output
 from kdelta.cli.run import answer, check_scenarios, qemu_of, start
 from kdelta.errors import SpecError, StoreError
 from kdelta.export import exported
@@ -82,6 +83,7 @@ _file = click.argument("file", type=options.OLD_FILE)
 def make(run: str, runs: Path, output: Path | None) -> None:
     """Pack RUN with all that it depended on into one file, the same bytes each time."""
     journal = RunJournal.open(RUNS.find(runs, run))
+    out = output_path(output or Path(f"{journal.folder.resolve().name}.tar"))
     record = journal.record()
     options.need(record.instrument)
     if not journal.is_finished():
@@ -98,9 +100,9 @@ def make(run: str, runs: Path, output: Path | None) -> None:
     }
     files = dependencies.dependencies(record, programs)
     files[packing.README] = _readme(record)
-    out = output or Path(f"{journal.folder.resolve().name}.tar")
-    digest = packing.pack(journal.folder, files, out)
-    click.echo(f"{digest}  {out}")
+    content = packing.packed(journal.folder, files)
+    write_output(content, out)
+    click.echo(f"{sha256(content).hexdigest()}  {output or out.name}")
 
 
 def _readme(record: RunRecord) -> bytes:

@@ -33,6 +33,7 @@ from kdelta.cli import options
 from kdelta.cli.printing import print_json, print_lines, reporting
 from kdelta.cli.run import check_scenarios, every_scenario, go_on
 from kdelta.errors import Cancelled, InfraError, KdeltaError, SpecError
+from kdelta.files import path_of
 from kdelta.journal import files
 from kdelta.journal.run import RUNS, is_finished
 from kdelta.kernels import reference
@@ -99,7 +100,7 @@ _FORMS: dict[str, Callable[[CheckPage], str]] = {
 )
 @click.option(
     "--tolerance",
-    type=click.FloatRange(0, 100),
+    type=options.PERCENT,
     default=1.0,
     show_default=True,
     help="Percent by which a path may get longer.",
@@ -553,7 +554,7 @@ def commit(
     for name in scenarios:
         check_scenarios(spec.with_settings(study, scenarios=[name]))
     asked = commits.asked(what, tree)
-    confined = Path(what).expanduser().is_file() and not means.trust
+    confined = path_of(what).is_file() and not means.trust
     if confined:
         make.check_confinement()
     with reporting() as progress, tempfile.TemporaryDirectory(prefix="kdelta-commit-") as scratch:

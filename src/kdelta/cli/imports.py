@@ -101,20 +101,14 @@ def _counted(found: record.Import) -> str:
     return ", ".join(parts)
 
 
-def _fraction(_context: click.Context, option: click.Parameter, value: float) -> float:
-    if not 0 < value < 100:
-        raise click.BadParameter("a percentage between 0 and 100 is expected", param=option)
-    return value / 100
-
-
 def _percent(name: str, default: float, text: str) -> Callable[..., Any]:
     return click.option(
         f"--{name}-percent",
         name,
-        type=float,
+        type=options.Percent(inside=True),
         default=default,
         show_default=True,
-        callback=_fraction,
+        callback=lambda _context, _option, value: value / 100,
         metavar="PERCENT",
         help=text,
     )

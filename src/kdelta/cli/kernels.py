@@ -15,7 +15,7 @@ from kdelta import arch, toolchains
 from kdelta import cache as store
 from kdelta.archive.apt import Archive
 from kdelta.cli.options import FOLDER, json_option, trust_option
-from kdelta.cli.printing import print_json, print_table, reporting
+from kdelta.cli.printing import output_path, print_json, print_table, reporting
 from kdelta.errors import SpecError
 from kdelta.guests import qemu as qemus
 from kdelta.kernels import debian, reference
@@ -226,6 +226,7 @@ def source(*, release: str, output: Path | None) -> None:
     with reporting() as progress:
         name = tree_reference.located(wanted, progress=progress).release
         folder = output or Path(f"linux-{name}")
+        output_path(folder, folder=True)
         if folder.exists():
             raise SpecError("it is there already", place=str(folder), action="name another: -o")
         found = tree_reference.of_release(name, progress=progress)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from kdelta.errors import SpecError, StoreError
-from kdelta.files import sha256_of, write_aside
+from kdelta.files import sha256_of
 from kdelta.journal.files import MOST_BYTES, disk_errors
 from kdelta.journal.run import RUNS
 from kdelta.printable import printable, quoted
@@ -54,8 +54,8 @@ class Difference:
     what: str
 
 
-def pack(folder: Path, pinned: Mapping[str, bytes], out: Path) -> str:
-    """Write the bundle of a run with what it depended on (pinned), by name; its SHA-256."""
+def packed(folder: Path, pinned: Mapping[str, bytes]) -> bytes:
+    """The bundle of a run with what it depended on (pinned), by name."""
     with disk_errors(folder):
         own = {f"{RUN}/{name}": (folder / name).read_bytes() for name in _of_run(folder)}
     files = {**own, **pinned}
@@ -66,10 +66,7 @@ def pack(folder: Path, pinned: Mapping[str, bytes], out: Path) -> str:
             member = tarfile.TarInfo(name)
             member.size, member.mode, member.mtime = len(files[name]), 0o644, 0
             tar.addfile(member, io.BytesIO(files[name]))
-    content = archive.getvalue()
-    with disk_errors(out.parent):
-        write_aside(out, content)
-    return hashlib.sha256(content).hexdigest()
+    return archive.getvalue()
 
 
 def manifest(files: Mapping[str, bytes]) -> bytes:
