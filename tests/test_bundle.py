@@ -10,6 +10,8 @@ import io
 import json
 import os
 import random
+import re
+import shutil
 import subprocess
 import tarfile
 from collections.abc import Sequence
@@ -27,6 +29,7 @@ from kdelta.cli.bundle import make as bundle
 from kdelta.cli.bundle import merge, qemu_for, reproduce, verify
 from kdelta.errors import BuildError, InfraError, SpecError
 from kdelta.guests import qemu
+from kdelta.journal import bundle as packing
 from kdelta.journal.bundle import MANIFEST, manifest, unpack
 from kdelta.journal.run import RunRecord
 from kdelta.kernels.kernel import Kernel
@@ -223,6 +226,40 @@ def test_more_than_the_archive_has_is_refused(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     with pytest.raises(SpecError, match="has more than 24 MiB"):
         unpack(tmp_path / "x.tar", tmp_path / "in")
+
+
+@pytest.mark.parametrize("kind", [tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE])
+def test_headers_of_headers_are_refused(tmp_path: Path, kind: bytes) -> None:
+    member = tarfile.TarInfo("x")
+    member.type = kind
+    (tmp_path / "x.tar").write_bytes(member.tobuf() * 20_000 + bytes(1024))
+    with pytest.raises(SpecError, match="not a bundle"):
+        unpack(tmp_path / "x.tar", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "told"),
+    [
+        ("workload.txt", bytes((24 << 20) + 1), "0001/workload.txt: .*it has more than 25165824"),
+        ("counts.bin.gz", b"\x1f\x8b", "0001/counts.bin.gz: its raw counts cannot be read"),
+        ("counts.bin.gz", gzip.compress(bytes(64)), "0001/counts.bin.gz: its raw counts"),
+    ],
+)
+def test_a_run_that_no_bundle_holds_is_not_packed(
+    name: str, data: bytes, told: str, packed: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(packed.parent / "run", tmp_path / "run")
+    (folder / "trials/0001" / name).write_bytes(data)
+    error = call(bundle, folder, "-o", tmp_path / "x.tar").exception
+    assert re.search(told, str(error))
+    assert not (tmp_path / "x.tar").exists()
+
+
+def test_a_long_name_is_packed_and_unpacked(packed: Path, tmp_path: Path) -> None:
+    name = f"reproducers/mprotect/{'a' * 150}.c"
+    (tmp_path / "x.tar").write_bytes(packing.packed(packed.parent / "run", {name: b"text"}))
+    unpack(tmp_path / "x.tar", tmp_path)
+    assert (tmp_path / name).read_bytes() == b"text"
 
 
 PACKED = gzip.compress(tarfile.TarInfo("run/run.json").tobuf() + bytes(4096), mtime=0)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,6 +21,7 @@ from kdelta.errors import SpecError, StoreError
 from kdelta.export import exported
 from kdelta.guests import qemu
 from kdelta.journal import bundle as packing
+from kdelta.journal import raw_counts
 from kdelta.journal.files import read
 from kdelta.journal.results import KeptResult
 from kdelta.journal.run import RUNS, RunJournal, RunRecord
@@ -89,6 +91,8 @@ def make(run: str, runs: Path, output: Path | None) -> None:
     if not journal.is_finished():
         action = f"finish it first: kdelta resume {record.run_id}"
         raise StoreError("the run is not finished", place=str(journal.folder), action=action)
+    for path in sorted(journal.folder.glob("trials/*/counts.bin.gz")):
+        raw_counts.checked(path, paths=False, whole=True)
     with journal.executing():
         write_run_files(record, journal.folder)
     own = loadable(trial.workload for trial in record.trials)
@@ -153,7 +157,7 @@ def whole(file: Path) -> Iterator[tuple[Path, RunRecord]]:
     with _unpacked(file) as folder:
         if packing.checked(folder):
             cause = "the bundle is not what its manifest says"
-            action = f"see what differs with: kdelta bundle verify {file}"
+            action = f"see what differs with: kdelta bundle verify {shlex.quote(str(file))}"
             raise SpecError(cause, place=str(file), action=action)
         fault = ""
         try:

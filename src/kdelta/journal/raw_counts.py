@@ -41,18 +41,26 @@ def read(path: Path, *, paths: bool = True, whole: bool = False) -> insns.Counts
     return found
 
 
+def checked(path: Path, *, paths: bool = True, whole: bool = False) -> insns.Counts:
+    """The same, where StoreError names a file that is damaged.  Raises FileNotFoundError, too."""
+    try:
+        return read(path, paths=paths, whole=whole)
+    except FileNotFoundError:
+        raise
+    except (KdeltaError, OSError, EOFError, zlib.error) as error:
+        raise StoreError(f"its raw counts cannot be read: {error}", place=str(path)) from error
+
+
 def typical_windows(
     folder: Path, index: int, result: TrialResult
 ) -> dict[str, insns.CountedWindow]:
     """Of each phase the window that stands for it, without paths.  SpecError, StoreError."""
     path = trial_folder(folder, index) / _COUNTS
     try:
-        windows = read(path, paths=False).windows
+        windows = checked(path, paths=False).windows
     except FileNotFoundError:
         action = "count again: kdelta run ... --new"
         raise SpecError("the run kept no raw counts", place=str(path), action=action) from None
-    except (KdeltaError, OSError, EOFError, zlib.error) as error:
-        raise StoreError(f"its raw counts cannot be read: {error}", place=str(path)) from error
     by_number: dict[int, list[insns.CountedWindow]] = {}
     for window in windows:
         by_number.setdefault(window.phase, []).append(window)
