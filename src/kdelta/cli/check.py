@@ -235,7 +235,8 @@ def _kept(runs: Path) -> Iterator[tuple[Path, str]]:
         yield folder, shlex.join(["kdelta", *map(_elsewhere, _asked(folder)[1:])])
     except (KeyboardInterrupt, InfraError):
         (folder / _HTML).unlink(missing_ok=True)  # it would load itself for ever
-        _report(f"kept: downloads, builds and counts; go on with: kdelta resume {folder}")
+        again = shlex.join(["kdelta", "resume", str(folder)])
+        _report(f"kept: downloads, builds and counts; go on with: {again}")
         raise
     except SpecError:
         for name in (_HTML, _ASKED):  # what was asked cannot be checked

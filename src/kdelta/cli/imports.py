@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -197,7 +198,7 @@ def ask(
     asked = [*([check_page.robot_split(own, row)] if own else []), *asked]
     if own and kernels is None:
         _print(asked)
-        click.echo(f"Which functions: kdelta ask {mail} --kernels {both}")
+        click.echo(f"Which functions: kdelta ask {shlex.quote(str(mail))} --kernels {both}")
         click.get_current_context().exit(EXIT_UNDECIDED if own.deviates else 0)
     loop = scenario or robot.scenario_of(report, row)
     workload.parse_reference(loop)

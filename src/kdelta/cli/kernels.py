@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -233,7 +234,8 @@ def source(*, release: str, output: Path | None) -> None:
         progress(f"writing {folder}", 0.0)
         git.work_tree(found.tree, f"Linux {name}", folder.absolute())
     click.echo(f"{folder}: the source of {name}.  Commit a change there, and then:")
-    click.echo(f"git -C {folder} format-patch -1; kdelta check {folder}/0001-*.patch --base {name}")
+    own = shlex.quote(str(folder))
+    click.echo(f"git -C {own} format-patch -1; kdelta check {own}/0001-*.patch --base {name}")
 
 
 @click.group()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import shlex
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -140,7 +141,8 @@ def add(name: str, address: str, file: Path) -> None:
     new = f'{old}{gap}[pool.{name}]\nkind = "host"\naddress = "{address}"\n'
     pools.parse(new, str(file))
     write_output(new, file)
-    click.echo(f"{file} has {name}; see what it can do: kdelta host doctor {name} --on {file}")
+    command = shlex.join(["kdelta", "host", "doctor", name, "--on", str(file)])
+    click.echo(f"{file} has {name}; see what it can do: {command}")
 
 
 @host.command("list")

@@ -14,6 +14,7 @@ trial with its whole result or with none.
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -304,11 +305,14 @@ def _without_result(trial: TrialRecord) -> TrialRecord:
 
 
 def _sound(plan: _Plan) -> bool:
-    """True when each trial is once there and of an arm that is."""
+    """True when each trial is once there and of an arm that is, and a shell reads the run's name as
+    it stands: pages print commands with it.
+    """
     once = len({trial.index for trial in plan.trials}) == len(plan.trials)
     arms = [arm.index for arm in plan.arms]
     of_arms = {trial.arm for trial in plan.trials} <= set(arms)
-    return once and of_arms and arms == list(range(len(arms)))
+    named = re.fullmatch(r"[\w.+~=@,-]*", plan.run_id)
+    return bool(named) and once and of_arms and arms == list(range(len(arms)))
 
 
 def _study_of(folder: Path, digest: str) -> spec.Study:
