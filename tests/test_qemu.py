@@ -273,7 +273,8 @@ def test_the_memory_of_a_guest_that_is_saved_is_in_files() -> None:
 def test_what_restores_is_told_before_qemu_starts() -> None:
     told = [json.loads(order) for order in qemu.restoring().splitlines()]
     assert [order["execute"] for order in told] == [
-        "qmp_capabilities", "migrate-set-capabilities", "migrate-incoming",
+        "qmp_capabilities", "migrate-set-capabilities", "migrate-set-parameters",
+        "migrate-incoming",
     ]  # fmt: skip
     assert told[-1]["arguments"] == {"uri": "file:/dev/fdset/1"}
     channels = replace(CHANNELS, state=9)

@@ -132,7 +132,8 @@ _SHARING = {
     FETCHED: "fetched",
     TAKEN: "taken",
     "of both, by atomic instructions": "atomic",
-    "fetched, no data shared": "false",
+    "of both, no data shared": "false",
+    "of both, a lock alone": "lock",
 }
 
 

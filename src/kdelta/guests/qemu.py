@@ -522,11 +522,16 @@ def for_counting(target: arch.Arch, wanted: str = "", progress: Progress | None 
     return found
 
 
+def can_turn(emulator: Qemu) -> bool:
+    """True where `in_turns` knows the program."""
+    known, sha256 = patches.table().turns, sha256_of(emulator.program)
+    return known is not None and any(one.sha256 == sha256 for one in known.build)
+
+
 def in_turns(emulator: Qemu) -> Qemu:
     """A copy that tells plugins the right CPU where several take turns.  Raises SpecError."""
-    known = patches.table().turns
-    sha256 = sha256_of(emulator.program)
-    if known is None or all(one.sha256 != sha256 for one in known.build):
+    known, sha256 = patches.table().turns, sha256_of(emulator.program)
+    if known is None or not can_turn(emulator):
         cause = f"this QEMU {emulator.version} tells plugins a wrong CPU where several take turns"
         action = f"count on amd64 with the {PINNED} that kdelta fetches and patches"
         raise SpecError(cause, place=str(emulator.program), action=action)
@@ -666,6 +671,8 @@ def restoring() -> bytes:
     orders = (
         {"execute": "qmp_capabilities"},
         {"execute": "migrate-set-capabilities", "arguments": SHARED_IS_THERE},
+        # Else a timer of the host's clock runs for some rounds, each of which ends a CPU's turn.
+        {"execute": "migrate-set-parameters", "arguments": {"announce-rounds": 0}},
         {"execute": "migrate-incoming", "arguments": {"uri": MIGRATION}},
     )
     return b"".join(msgspec.json.encode(order) + b"\n" for order in orders)
