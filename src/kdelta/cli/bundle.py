@@ -92,7 +92,7 @@ def make(run: str, runs: Path, output: Path | None) -> None:
         action = f"finish it first: kdelta resume {record.run_id}"
         raise StoreError("the run is not finished", place=str(journal.folder), action=action)
     for path in sorted(journal.folder.glob("trials/*/counts.bin.gz")):
-        raw_counts.checked(path, paths=False, whole=True)
+        raw_counts.read(path, paths=False, whole=True)
     with journal.executing():
         write_run_files(record, journal.folder)
     own = loadable(trial.workload for trial in record.trials)

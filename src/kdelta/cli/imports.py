@@ -106,7 +106,7 @@ def _percent(name: str, default: float, text: str) -> Callable[..., Any]:
     return click.option(
         f"--{name}-percent",
         name,
-        type=options.Percent(inside=True),
+        type=options.Percent(0, 100, min_open=True, max_open=True),
         default=default,
         show_default=True,
         callback=lambda _context, _option, value: value / 100,
@@ -199,6 +199,7 @@ def ask(
     if own and kernels is None:
         _print(asked)
         click.echo(f"Which functions: kdelta ask {shlex.quote(str(mail))} --kernels {both}")
+        _print(check_page.robot_next(robot.in_turns(report, own), both))
         click.get_current_context().exit(EXIT_UNDECIDED if own.deviates else 0)
     loop = scenario or robot.scenario_of(report, row)
     workload.parse_reference(loop)
@@ -219,6 +220,7 @@ def ask(
     found = count_difference(before, after)
     _print(check_page.robot_answer(row, direction, found, f"{loop}, {old} -> {new}"))
     _print([*([apart] if apart else []), *asked])
+    _print(check_page.robot_next(robot.in_turns(report, own), kernels))
     if apart or found.undecided:
         click.get_current_context().exit(EXIT_UNDECIDED)
 

@@ -19,13 +19,7 @@ from rich.text import Text
 from kdelta import cache
 from kdelta.arch import ARCHES
 from kdelta.cli import options
-from kdelta.cli.printing import (
-    page_width,
-    print_json,
-    print_table,
-    reporting,
-    write_output,
-)
+from kdelta.cli.printing import page_width, print_json, print_table, reporting, write_output
 from kdelta.doctor import capabilities
 from kdelta.doctor.capabilities import EXACT_NEEDS, Capability, Usability, inventory, lacking
 from kdelta.errors import SpecError

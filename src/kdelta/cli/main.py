@@ -28,7 +28,6 @@ log = logging.getLogger("kdelta")
 EXIT_INTERRUPTED = 130
 EXIT_BUG = 70
 _EXIT_USAGE, _EXIT_MACHINE = 2, 3
-_MOST_DIGITS = 9  # of what says how wide a terminal is
 _EXIT_PIPE = 141  # what a shell shows for a program that SIGPIPE ended
 
 
@@ -215,7 +214,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     sys.unraisablehook = _interrupted_again
     for name in ("COLUMNS", "LINES"):
-        if len(os.environ.get(name, "")) > _MOST_DIGITS:  # int() in rich, too, refuses thousands
+        if len(os.environ.get(name, "")) > 9:  # int() refuses thousands of digits, in rich, too
             del os.environ[name]
     gc.set_threshold(50_000)  # what imports and results leave is no garbage, and is looked at less
     try:

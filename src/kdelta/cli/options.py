@@ -32,9 +32,6 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 class Percent(click.FloatRange):
     """A percentage; no NaN, which is in every FloatRange."""
 
-    def __init__(self, *, inside: bool = False) -> None:
-        super().__init__(0, 100, min_open=inside, max_open=inside)
-
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
@@ -45,7 +42,7 @@ class Percent(click.FloatRange):
         return found
 
 
-PERCENT = Percent()
+PERCENT = Percent(0, 100)
 FILE = click.Path(path_type=Path, dir_okay=False)
 OLD_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 FOLDER = click.Path(path_type=Path, file_okay=False)

@@ -98,18 +98,15 @@ def output_path(path: Path, *, folder: bool = False) -> Path:
     """Where an output goes that the user named: for a link, where that leads.  Raises SpecError for
     what it must not replace: a device, a pipe, another run's files.
     """
-    found = Path(os.path.realpath(path))
+    found, kind = Path(os.path.realpath(path)), "folder" if folder else "plain file"
+    run = next((each for each in (found, *found.parents) if (each / RUNS.file).is_file()), None)
+    wrong = f"lies in the run {run.name}, which keeps only its own files" if run else ""
+    if found.exists() and not (found.is_dir() if folder else found.is_file()):
+        wrong = f"is there, and is no {kind}"
     if path == STDOUT:
         wrong = "standard output takes only text"
-    elif found.exists() and not (found.is_dir() if folder else found.is_file()):
-        wrong = f"is there, and is no {'folder' if folder else 'plain file'}"
-    else:
-        runs = (each for each in (found, *found.parents) if (each / RUNS.file).is_file())
-        run = next(runs, None)
-        wrong = f"lies in the run {run.name}, which keeps only its own files" if run else ""
     if wrong:
-        action = f"name another {'folder' if folder else 'file'}"
-        raise SpecError(wrong, place=str(path), action=action)
+        raise SpecError(wrong, place=str(path), action=f"name another {kind}")
     return found
 
 
