@@ -248,7 +248,7 @@ def test_output_that_nobody_takes_is_at_most_one_sentence(
 @pytest.mark.parametrize(
     ("shell", "words", "code", "said"),
     [
-        (">&-", "--help", 3, "kdelta: standard output is closed; "),
+        (">&-", "--help", 3, "kdelta: standard output is closed for writing; "),
         ("<&- >&- 2>&-", "--help", 3, ""),
         ("<&-", "show nothing", 2, "no run"),
         ("2>&-", "show nothing", 2, ""),
@@ -256,7 +256,7 @@ def test_output_that_nobody_takes_is_at_most_one_sentence(
         ("2>/dev/full", "--nothing", 2, ""),
         ("2>&-", "--help", 0, "Usage"),
         (">/dev/full 2>&1", "--help", 3, ""),
-        ("1</etc/passwd", "--help", 3, "kdelta: standard output only reads; "),
+        ("1</etc/passwd", "--help", 3, "kdelta: standard output is closed for writing; "),
         ("; ulimit -n 16", "show nothing", 2, "no run"),
     ],
 )

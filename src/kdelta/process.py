@@ -89,7 +89,8 @@ def run(
     pipe, by_hand = subprocess.PIPE, f"run it by hand to see why: {quote(argv)}"
     child = start(argv, stdout=pipe, stderr=pipe, stdin=stdin, cwd=cwd, env=env, pass_fds=pass_fds)
     try:
-        out, err = _printed(child, argv[0], time.monotonic() + timeout, quick=quick)
+        watch = Standstill(child.pid, argv[0], quick=quick)
+        out, err = _printed(child, watch, time.monotonic() + timeout)
     except subprocess.TimeoutExpired as error:
         cause = f"{argv[0]} did not end within {timeout:.0f} s"
         cause += ": it was stopped" if stopped(child.pid) else ""
@@ -105,11 +106,9 @@ def run(
     return done
 
 
-def _printed(
-    child: subprocess.Popen[bytes], name: str, until: float, *, quick: bool
-) -> tuple[str, str]:
+def _printed(child: subprocess.Popen[bytes], watch: Standstill, until: float) -> tuple[str, str]:
     """What a command prints to its end.  Raises TimeoutExpired, OverflowError."""
-    out, err, watch = bytearray(), bytearray(), Standstill(child.pid, name, quick=quick)
+    out, err = bytearray(), bytearray()
     with selectors.DefaultSelector() as open_:
         for stream, kept in ((child.stdout, out), (child.stderr, err)):
             if stream:

@@ -267,10 +267,9 @@ def _fill_streams() -> None:
         if nowhere != number:
             os.close(nowhere)
         setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False))
-    reads = fcntl.fcntl(1, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY
-    if "stdout" in closed or reads:
-        cause = "standard output is closed" if "stdout" in closed else "standard output only reads"
-        raise InfraError(cause, action="leave it open, or give it a file: > FILE")
+    if "stdout" in closed or fcntl.fcntl(1, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+        action = "leave it open, or give it a file: > FILE"
+        raise InfraError("standard output is closed for writing", action=action)
 
 
 def _invoke(arguments: list[str]) -> int:

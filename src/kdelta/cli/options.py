@@ -32,9 +32,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 class Percent(click.FloatRange):
     """A percentage; no NaN, which is in every FloatRange."""
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
+    def convert(self, value: Any, param: Any, ctx: Any) -> float:
         """See click."""
         found: float = super().convert(value, param, ctx)
         if math.isnan(found):

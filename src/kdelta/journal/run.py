@@ -305,9 +305,7 @@ def _without_result(trial: TrialRecord) -> TrialRecord:
 
 
 def _sound(plan: _Plan) -> bool:
-    """True when each trial is once there and of an arm that is, and a shell reads the run's name as
-    it stands: pages print commands with it.
-    """
+    """True when each trial is once there and of an arm, and a shell takes the name as it stands."""
     once = len({trial.index for trial in plan.trials}) == len(plan.trials)
     arms = [arm.index for arm in plan.arms]
     of_arms = {trial.arm for trial in plan.trials} <= set(arms)
