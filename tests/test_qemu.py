@@ -163,6 +163,8 @@ def test_a_patched_one_is_another_emulator(
     assert fetched == ["10.0.2"]
     monkeypatch.setattr(qemu, "unpacked_qemus", lambda _guest="": (place,))
     assert qemu.obtained(AMD64, f"10.0.2{mark}")
+    # A run that is resumed knows the copy's alone.
+    assert qemu.not_turning(f"10.0.2{mark}+turns") == f"10.0.2{mark}"
 
 
 def test_a_newer_one_serves_where_the_pinned_one_cannot_be_had(

@@ -546,12 +546,17 @@ def in_turns(emulator: Qemu) -> Qemu:
     return replace(emulator, program=program, banner=banner, version=version, turns=True)
 
 
+def not_turning(version: str) -> str:
+    """The version of what `in_turns` copies, of a copy's; a run to resume knows only that."""
+    known = patches.table().turns
+    return version.removesuffix(known.mark) if known else version
+
+
 def obtained(target: arch.Arch, version: str, progress: Progress | None = None) -> bool:
     """True when a QEMU of that version is here or can be fetched now.  Raises InfraError."""
     if any(one.is_version(version) for one in find(target)):
         return True
-    known = patches.table()
-    plain = version.removesuffix(known.turns.mark if known.turns else "").removesuffix(known.mark)
+    plain = not_turning(version).removesuffix(patches.table().mark)
     try:
         return fetch_qemu(plain, target.debian, progress=progress).is_version(version)
     except SpecError:
