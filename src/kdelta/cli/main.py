@@ -250,7 +250,10 @@ def _interrupted_again(lost: Any) -> None:
     """An interrupt that came in a callback, as imports have them, which Python only prints."""
     if lost.exc_type is KeyboardInterrupt:
         us = threading.main_thread().ident
-        threading.Timer(0.1, signal.pthread_kill, (us, signal.SIGINT)).start()  # not in here, too
+        while True:
+            with contextlib.suppress(KeyboardInterrupt):  # here it would be lost, too
+                threading.Timer(1, signal.pthread_kill, (us, signal.SIGINT)).start()
+                return
     else:
         sys.__unraisablehook__(lost)
 
