@@ -14,10 +14,11 @@ from msgspec import structs
 
 from kdelta import cache, data, workload
 from kdelta.errors import KdeltaError, SpecError, StoreError
-from kdelta.files import called, digest_of
+from kdelta.files import called, digest_of, sha256_of
 from kdelta.guest import FILES
 from kdelta.guests import qemu
 from kdelta.journal import files
+from kdelta.journal.bundle import Difference
 from kdelta.journal.run import RunRecord
 from kdelta.printable import printable, quoted
 from kdelta.sample import Instrument, KernelIdentity
@@ -60,15 +61,21 @@ def check_format(folder: Path) -> None:
 
 
 def note(folder: Path) -> BundleNote | None:
-    """What an unpacked bundle says of itself; None without it.  Raises StoreError."""
-    return files.read(folder / BUNDLE, BundleNote)
+    """What an unpacked bundle says of itself; None where that cannot be read."""
+    with contextlib.suppress(StoreError):
+        return files.read(folder / BUNDLE, BundleNote)
+    return None
+
+
+def _absent(folder: Path) -> tuple[str, ...]:
+    return told.absent if (told := note(folder)) else ()
 
 
 def dependencies(record: RunRecord, lone: dict[str, str]) -> dict[str, bytes]:
     """Files by their names in a bundle.  lone: C files that build alone, by name."""
     absent: list[str] = []
     found = {
-        **dict(_programs(record, absent)),
+        **dict(_programs(record, {trial.workload for trial in record.trials}, absent)),
         **dict(_patches(record, absent)),
         **dict(_configs(record, absent)),
         **{f"reproducers/{name}": text.encode() for name, text in lone.items()},
@@ -84,11 +91,10 @@ def dependencies(record: RunRecord, lone: dict[str, str]) -> dict[str, bytes]:
     return found
 
 
-def _programs(record: RunRecord, absent: list[str]) -> Iterator[tuple[str, bytes]]:
+def _programs(record: RunRecord, names: set[str], absent: list[str]) -> Iterator[tuple[str, bytes]]:
     for folder in ("guest", "plugin"):
         for path in sorted(data.directory(folder).glob("*.[ch]")):
             yield f"{_SOURCES}/{folder}/{path.name}", path.read_bytes()
-    names = {trial.workload for trial in record.trials}
     own = workload.loadable(names)
     absent += [f"the workload {name}: this kdelta does not have it" for name in names - own.keys()]
     for program in (each.program for each in own.values()):
@@ -223,11 +229,37 @@ def _elsewhere(what: str) -> SpecError:
     return SpecError(cause, action=action)
 
 
-def other_programs(folder: Path) -> tuple[str, ...]:
-    """The programs of a bundle that are not this kdelta's own, a sentence each."""
-    found = []
-    for path in filter(Path.is_file, sorted((folder / _SOURCES).rglob("*"))):
-        own = data.directory(path.parent.name) / path.name
-        if own.is_file() and own.read_bytes() != path.read_bytes():
-            found.append(f"{path.parent.name}/{path.name} of the bundle is another one")
-    return tuple(found)
+def unlike_sources(record: RunRecord, folder: Path) -> Iterator[Difference]:
+    """Sources of a bundle that are not this kdelta's own."""
+    absent: list[str] = []
+    names = {trial.workload for trial in record.trials}
+    outside = {name for name in names if workload.is_file(name)}
+    theirs = {f"{_SOURCES}/workloads/{Path(name).stem}" for name in outside}
+    own = dict(_programs(record, names - outside, absent))
+    paths = sorted(folder.glob(f"{_SOURCES}/*/*"))
+    there = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+    for name in sorted({*own, *there}):
+        if own.get(name) != there.get(name) and name.rpartition(".")[0] not in theirs:
+            what = "is not what this kdelta has" if name in there else "is missing"
+            yield Difference(file=name, what=what)
+    for sentence in sorted({*absent} - {*_absent(folder)}):
+        yield Difference(file=BUNDLE, what=f"does not say that this is absent: {sentence}")
+
+
+def unlike_kernels(record: RunRecord, folder: Path) -> Iterator[Difference]:
+    """Configurations and patches of a bundle that are of none of its kernels."""
+    said = " ".join(_absent(folder))
+    own = {f"{_CONFIGS}/{arm.kernel.config_sha256[:16]}": arm for arm in record.arms}
+    own.pop(f"{_CONFIGS}/", None)  # of a kernel whose configuration is not known
+    for name, arm in own.items():
+        if not (folder / name).is_file():
+            if f"the configuration of {arm.label}: " not in said:
+                yield Difference(file=name, what="is missing")
+        elif sha256_of(folder / name) != arm.kernel.config_sha256:
+            yield Difference(file=name, what=f"is not the configuration of {arm.label}")
+    built = [_safe(arm.kernel.reference) for arm in record.arms if "+" in arm.kernel.reference]
+    for path in sorted(folder.glob("kernels/*/*")):
+        is_patch = any(path.name in one or path.stem in one for one in built)
+        name = path.relative_to(folder).as_posix()
+        if name not in own and not (is_patch and name.startswith(_PATCHES)):
+            yield Difference(file=name, what="is of no kernel of the run")
