@@ -9,22 +9,15 @@ import json
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import ladder_records
-from bundle_records import (
-    BUILD_ID,
-    COMPILER,
-    IMAGE,
-    call,
-    contents,
-    stored,
-    symbols,
-    written,
-)
+from bundle_records import BUILD_ID, COMPILER, IMAGE, call, contents, stored, symbols, written
 from kdelta.cli.bundle import make, verify
 from kdelta.errors import InfraError, SpecError
 from kdelta.journal.bundle import MANIFEST, manifest
@@ -116,6 +109,10 @@ def text(name: str, old: str, new: str) -> Callable[[Files], None]:
     return forge
 
 
+def text_of(name: str, content: bytes) -> Callable[[Files], None]:
+    return lambda files: files.update({name: content})
+
+
 def names_swapped(files: Files) -> None:
     one, two = (name.encode() for name in MPROTECT)
     for name in (name for name in files if name.endswith("result.json")):
@@ -160,27 +157,35 @@ def nothing_wrong(files: Files) -> None:
         kept["result"]["state"][0]["value"] = "16383"
 
 
-def said(part: str, what: Any, *names: str) -> Callable[[Files], None]:
-    """In a result: a part of it ("environment", "facts.guest") that says something else."""
-
-    def change(kept: Any) -> None:
-        for name in names:
-            kept = kept[name]
-        kept[part] = what
-
-    return result(change)
+def said(name: str, what: Any) -> Callable[[Files], None]:
+    """What a result says, such as "facts.guest.cpu", is something else."""
+    *parts, last = name.split(".")
+    return result(lambda kept: reduce(getitem, parts, kept).update({last: what}))
 
 
-def extra(name: str) -> Callable[[Files], None]:
-    return lambda files: files.update({name: b"x"})
-
-
-def kept(change: Callable[[Any], object]) -> Callable[[Files], None]:
-    def forge(files: Files) -> None:
-        with parsed(files, RESULT.format(NEW)) as content:
-            change(content)
-
-    return forge
+# What a trial says that all of its run share, another value, and what is told.
+SHARED = {
+    "kernel.compiler": ("clang 99", "has another compiler or build id"),
+    "kernel.build_id": ("0" * 40, "has another compiler or build id"),
+    "kernel.release": ("6.17.9", "kernel.release: another than 6.17.13"),
+    "kernel.flavour": ("rt", "kernel.flavour: another than 6.17.13"),
+    "environment.accelerator": ("kvm", "environment.accelerator is"),
+    "environment.cpu_model": ("host", "environment.cpu_model is"),
+    "environment.memory_mib": (512, "environment.memory_mib is"),
+    "environment.cmdline": ("quiet", "environment.cmdline is"),
+    "environment.mitigations": ("none", "environment.mitigations is"),
+    "environment.qemu_version": ("11.0.0", "qemu_version: it is 10.0.2"),
+    "environment": (None, "do not say in which guest"),
+    "facts.asked.memory_mib": (2048, "facts.asked.memory_mib is 2048, and is 1024"),
+    "facts.guest.cpu": ("GenuineIntel", "facts.guest.cpu is not what"),
+    "facts.guest.cmdline": ("x", "environment.cmdline is"),
+    "fresh_boot": (True, "fresh_boot is true, and is false"),
+    "tries": ([{"outcome": "infra-error"}], "attempts: fewer than its tries"),
+}
+STRAYS = (
+    "kernels/configs/0123", "kernels/patches/6.17.patch", "reproducers/mprotect/x.c",
+    "run/trials/9999/result.json",
+)  # fmt: skip
 
 
 FORGERIES: dict[str, tuple[Callable[[Files], object], str]] = {
@@ -254,55 +259,28 @@ FORGERIES: dict[str, tuple[Callable[[Files], object], str]] = {
         text(f"reproducers/mprotect/{ladder_records.SCENARIO}.c", "main(", "main2("),
         "is not what the sources make",
     ),
-    "a compiler": (said("compiler", "clang 99", "kernel"), "has another compiler or build id"),
-    "a build id": (said("build_id", "0" * 40, "kernel"), "has another compiler or build id"),
-    "a release": (said("release", "6.17.9", "kernel"), "kernel.release: another than 6.17.13"),
-    "a flavour": (said("flavour", "rt", "kernel"), "kernel.flavour: another than 6.17.13 has"),
-    **{
-        f"what is said of {name}": (said(name, what, "environment"), f"environment.{name} is")
-        for name, what in {
-            "accelerator": "kvm", "machine": "pc", "cpu_model": "host", "cpus": 2,
-            "memory_mib": 512, "cmdline": "quiet", "mitigations": "none",
-        }.items()
-    },
-    "another QEMU": (said("qemu_version", "11.0.0", "environment"), "qemu_version: it is 10.0.2"),
-    "no environment": (said("environment", None), "do not say in which guest"),
-    "a larger machine": (
-        said("memory_mib", 2048, "facts", "asked"), "facts.asked.memory_mib is 2048, and is 1024",
+    **{name: (said(name, what), told) for name, (what, told) in SHARED.items()},
+    **{name: (text_of(name, b"x"), "is of no trial and no kernel") for name in STRAYS},
+    "attempts": (
+        text("run/attempts.json", '"8": 1', '"8": 5'), "attempts.json is not how often",
     ),
-    "a CPU": (said("cpu", "GenuineIntel", "facts", "guest"), "facts.guest: cpu_model is Genuine"),
-    "a line": (said("cmdline", "x", "facts", "guest"), "facts.guest: command line is 'x'"),
-    "a fresh boot": (said("fresh_boot", True), "fresh_boot is true, and is false"),  # noqa: FBT003
-    "an attempt before": (
-        said("tries", [{"outcome": "infra-error"}]), "attempts: fewer than its tries",
-    ),
-    "attempts": (kept(lambda k: k.update(attempts=5)), "attempts.json is not how often"),
     "times that were stored": (
         result(lambda r: r.update(stored="2026-11-20T10:15:00+00:00", wall_s=3.0)), "wall_s: less",
     ),
     "another option of QEMU": (text(COMMAND, "-smp 1", "-smp 2"), 'is "2", and is "1" by its'),
     "another order": (text(COMMAND, "--warmup 2", "--warmup 9"), "command.txt["),
-    "no command": (lambda f: f.update({COMMAND: b"rm -rf ~\n"}), "command.txt is"),
+    "no command": (text_of(COMMAND, b"rm -rf ~\n"), "command.txt is"),
     "another seed": (plan(lambda p: p.update(seed=8)), "in the order of its seed"),
     "a subject": (plan(lambda p: p.update(subjects={"mm": "x"})), "subjects: are of no commit"),
-    "the plugin's source": (
-        text("sources/plugin/insns.c", "#include", "#define"), "insns.c: is not what this kdelta",
-    ),
-    "no plugin": (lambda f: f.pop("sources/plugin/insns.c"), "sources/plugin/insns.c: is missing"),
-    "PID 1": (text("sources/guest/init.c", "#include", "#define"), "init.c: is not what this"),
+    "a source": (text_of("sources/plugin/insns.c", b"x"), "insns.c: is not what this kdelta has"),
+    "no source": (lambda f: f.pop("sources/guest/init.c"), "sources/guest/init.c: is missing"),
     "a silent bundle": (text(BUNDLE, "the plugin that", "the that"), "does not say that this is"),
-    "a configuration": (extra("kernels/configs/0123"), "0123: is of no kernel of the run"),
     "no configuration": (
         plan(lambda p: p["arms"][ARM]["kernel"].update(config_sha256="ab" * 32)),
         "kernels/configs/abababababababab: is missing",
     ),
-    "a patch": (extra("kernels/patches/6.17.patch"), "6.17.patch: is of no kernel of the run"),
-    "a trial": (extra("run/trials/9999/result.json"), "run/trials/9999: is of no trial"),
-    "a program": (extra("reproducers/mprotect/x.c"), "mprotect/x.c: is of no trial"),
-    "no console": (
-        lambda f: f.pop("run/trials/0008/console.log"), "0008/console.log is missing",
-    ),
-    "a file of one's own": (lambda f: f.update({"run/notes.md": b""}), "no file that a bundle has"),
+    "no console": (lambda f: f.pop("run/trials/0008/console.log"), "console.log is missing"),
+    "a file of one's own": (text_of("run/notes.md", b""), "no file that a bundle has"),
 }  # fmt: skip
 
 

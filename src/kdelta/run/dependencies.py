@@ -246,20 +246,22 @@ def unlike_sources(record: RunRecord, folder: Path) -> Iterator[Difference]:
         yield Difference(file=BUNDLE, what=f"does not say that this is absent: {sentence}")
 
 
-def unlike_kernels(record: RunRecord, folder: Path) -> Iterator[Difference]:
-    """Configurations and patches of a bundle that are of none of its kernels."""
-    said = " ".join(_absent(folder))
-    own = {f"{_CONFIGS}/{arm.kernel.config_sha256[:16]}": arm for arm in record.arms}
-    own.pop(f"{_CONFIGS}/", None)  # of a kernel whose configuration is not known
-    for name, arm in own.items():
-        if not (folder / name).is_file():
-            if f"the configuration of {arm.label}: " not in said:
-                yield Difference(file=name, what="is missing")
-        elif sha256_of(folder / name) != arm.kernel.config_sha256:
-            yield Difference(file=name, what=f"is not the configuration of {arm.label}")
+def unlike_run(record: RunRecord, folder: Path) -> Iterator[Difference]:
+    """Files of a bundle that are of no trial and no kernel of the run; lost configurations."""
+    own, said = {f"trials/{trial.index:04d}" for trial in record.trials}, " ".join(_absent(folder))
+    own |= {f"{Path(trial.workload).stem}/{trial.scenario}" for trial in record.trials}
+    for digest, label in {arm.kernel.config_sha256: arm.label for arm in record.arms}.items():
+        name = f"{_CONFIGS}/{digest[:16]}"
+        own.add(f"configs/{digest[:16]}")
+        there = (folder / name).is_file()
+        if digest and not there and f"the configuration of {label}: " not in said:
+            yield Difference(file=name, what="is missing")
+        elif there and sha256_of(folder / name) != digest:
+            yield Difference(file=name, what=f"is not the configuration of {label}")
     built = [_safe(arm.kernel.reference) for arm in record.arms if "+" in arm.kernel.reference]
-    for path in sorted(folder.glob("kernels/*/*")):
-        is_patch = any(path.name in one or path.stem in one for one in built)
-        name = path.relative_to(folder).as_posix()
-        if name not in own and not (is_patch and name.startswith(_PATCHES)):
-            yield Difference(file=name, what="is of no kernel of the run")
+    trials = {path.parent for path in folder.glob("run/trials/*/*")}
+    for path in sorted({*trials, *folder.glob("kernels/*/*"), *folder.glob("reproducers/*/*")}):
+        is_patch = path.parent.name == "patches" and any(path.stem in one for one in built)
+        if not is_patch and f"{path.parent.name}/{path.stem}" not in own:
+            name = path.relative_to(folder).as_posix()
+            yield Difference(file=name, what="is of no trial and no kernel of the run")

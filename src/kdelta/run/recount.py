@@ -37,8 +37,7 @@ from kdelta.journal.run import RunRecord
 from kdelta.kernels.image import unpacked_kernel
 from kdelta.kernels.kernel import Kernel
 from kdelta.kernels.reference import resolve
-from kdelta.machine.axes import MachineSettings, mismatches, with_needs
-from kdelta.machine.identity import GuestIdentity
+from kdelta.machine.axes import AXES, MachineSettings, with_needs
 from kdelta.output import Reading
 from kdelta.printable import printable, quoted
 from kdelta.probes import sharing
@@ -60,7 +59,7 @@ from kdelta.sample import (
     TrialRecord,
     TrialResult,
 )
-from kdelta.source import tree_reference
+from kdelta.source.tree_reference import PREFIX as TREE
 from kdelta.study import probes
 from kdelta.study.plan import make_plan
 from kdelta.study.spec import points
@@ -76,22 +75,22 @@ _BANNER = re.compile(rb"Linux version \d[ -~]+")
 _BUILD_ID = re.compile(rb"\x04\0{3}\x14\0{3}\x03\0{3}GNU\0([\x00-\xff]{20})")  # elf(5), a note
 # What of QEMU's command line decides no count: rights, places; the plugin's options, with paths.
 _FREE = {"-sandbox", "-run-with", "-runas", "-plugin", "-L"}
-_PLACES = re.compile(r"\$(?:CACHE|TRIAL|IMAGE)[^,]*|(?<=/fd/)\d+|(?<=fd=)\d+")
+_PLACES = re.compile(r"(?:^|(?<==))[/$][^,]*|(?<=fd=)\d+")
 _NOT_OURS = (KdeltaError, OSError, EOFError, zlib.error, ValueError, LookupError, ArithmeticError)
 _NOT_MADE = (Outcome.BOOT_ERROR, Outcome.GUEST_ERROR, Outcome.INFRA_ERROR)
 
 
 class Recount:
-    """An unpacked bundle.  unknown: what cannot be made again here, a sentence each.  version: of
-    the kdelta that runs.
-    """
+    """An unpacked bundle.  unknown: what cannot be made again here, a sentence each."""
 
     def __init__(
         self, folder: Path, record: RunRecord, version: str, progress: Progress | None = None
     ) -> None:
         self.unknown: dict[str, None] = {}
         self._folder, self._record, self._progress = folder, record, progress
-        self._ours = record.kdelta_version == version
+        self._ours = record.kdelta_version == version  # of the kdelta that runs
+        if not self._ours:
+            self.unknown["sources and command.txt: they are of another kdelta"] = None
         self._symbols: dict[str, Symbols | None] = {}
 
     # -- the plan ---------------------------------------------------------------------------------
@@ -121,8 +120,7 @@ class Recount:
         seen = [replace(t, attempts=0, result=None) for t in trials]
         if seen != [*make_plan(study, record.seed).trials]:
             yield "its trials are not those that its study plans, in the order of its seed"
-        prefix = tree_reference.PREFIX
-        built = {arm.label for arm in record.arms if arm.kernel.reference.startswith(prefix)}
+        built = {arm.label for arm in record.arms if arm.kernel.reference.startswith(TREE)}
         if not record.subjects.keys() <= built:
             yield "subjects: are of no commit of its arms"
         begun = read(self._folder / RUN / "attempts.json", dict[int, int])
@@ -241,19 +239,20 @@ class Recount:
         planned = next(point.machine for point in points(study) if point.axes == axes)
         told: dict[str, Any]
         told = {"facts.asked": asked, "environment": own, "fresh_boot": result.fresh_boot}
-        made = {
+        told["facts.guest.cmdline"] = seen.cmdline
+        made: dict[str, Any] = {
             "facts.asked": with_needs(planned, scenario.needs),
             "environment": replace(
                 own, accelerator="tcg", machine=asked.target.machine, cpu_model=asked.cpu_model,
                 cpus=seen.cpus or 0, memory_mib=asked.memory_mib, cmdline=seen.cmdline or "",
                 mitigations="; ".join(seen.mitigations),
             ),
+            "facts.guest.cmdline": seen.cmdline if result.reasons else asked.full_cmdline,
             "fresh_boot": study.plan.fresh_boot or asked.swap == "disk" or died,
         }  # fmt: skip
-        if asked.swap or trial.varies or not self._ours:
-            what = "command.txt of guests that swap, of single seeds, and of another kdelta"
-            self.unknown[what] = None
-        else:
+        if asked.swap or trial.varies:
+            self.unknown["command.txt of guests that swap, and of single seeds"] = None
+        elif self._ours:
             path = trial_folder(self._folder / RUN, trial.index) / "command.txt"
             line, *lines = files.content(path, MOST_BYTES).decode().splitlines() or [""]
             words, seed = shlex.split(line), 1 + trial.round
@@ -270,12 +269,10 @@ class Recount:
                 yield f"environment.qemu_version: it is {kept[1]} by command.txt"
         both = to_builtins(told), to_builtins(made)
         yield from islice(differing(*both, "", "by its study and facts"), 1)
-        guest = GuestIdentity(
-            port="", release="", machine=asked.target.uname, build="", version="", build_id="",
-            thp_shmem="", preempt_models=(), seen=seen, files=dict(asked.files),
-        )  # fmt: skip
-        lies = [one for one in mismatches(asked, "", guest) if bounded(one) not in result.reasons]
-        yield from (f"facts.guest: {one}" for one in lies)
+        for name, axis in AXES.items():
+            is_read = axis.seen and not result.reasons  # else it is one of them
+            if is_read and not axis.fits(getattr(asked, name), getattr(seen, axis.seen)):
+                yield f"facts.guest.{axis.seen} is not what was asked for"
 
     def _faults_of_copy(
         self, trial: TrialRecord, result: TrialResult, copied: Copied
@@ -371,9 +368,7 @@ class Recount:
     # -- what lies beside -------------------------------------------------------------------------
 
     def programs(self) -> Iterator[Difference]:
-        """C files of scenarios that are not those of the bundle's own sources; what is of no trial,
-        no kernel of the run, no kdelta.
-        """
+        """What is not as the bundle's own sources, the run and this kdelta have it."""
         for name in sorted({(trial.workload, trial.scenario) for trial in self._record.trials}):
             try:
                 load = _of_bundle(name[0], self._folder)
@@ -387,19 +382,9 @@ class Recount:
             if _MADE_BY.sub("", there) != _MADE_BY.sub("", text):
                 what = "is not what the sources make"
                 yield Difference(file=path.relative_to(self._folder).as_posix(), what=what)
-        names = {trial.scenario for trial in self._record.trials}
-        names |= {f"{trial.index:04d}" for trial in self._record.trials}
-        parts = (path.parent for path in self._folder.glob(f"{RUN}/trials/*/*"))
-        for path in sorted({*parts, *self._folder.glob("reproducers/*/*")}):
-            if path.stem not in names:
-                place = path.relative_to(self._folder).as_posix()
-                yield Difference(file=place, what="is of no trial")
-        yield from dependencies.unlike_kernels(self._record, self._folder)
-        for found in dependencies.unlike_sources(self._record, self._folder):
-            if self._ours:
-                yield found
-            else:
-                self.unknown["what lies in sources: it is of another kdelta"] = None
+        yield from dependencies.unlike_run(self._record, self._folder)
+        if self._ours:
+            yield from dependencies.unlike_sources(self._record, self._folder)
 
 
 def _of_bundle(name: str, folder: Path) -> Workload:
