@@ -236,7 +236,7 @@ def unlike_sources(record: RunRecord, folder: Path) -> Iterator[Difference]:
     outside = {name for name in names if workload.is_file(name)}
     theirs = {f"{_SOURCES}/workloads/{Path(name).stem}" for name in outside}
     own = dict(_programs(record, names - outside, absent))
-    paths = sorted(folder.glob(f"{_SOURCES}/*/*"))
+    paths = filter(Path.is_file, sorted(folder.glob(f"{_SOURCES}/*/*")))
     there = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
     for name in sorted({*own, *there}):
         if own.get(name) != there.get(name) and name.rpartition(".")[0] not in theirs:

@@ -56,6 +56,7 @@ from kdelta.sample import (
     MetricValue,
     Outcome,
     SkipKind,
+    Source,
     TrialRecord,
     TrialResult,
 )
@@ -236,7 +237,8 @@ class Recount:
             return
         asked, seen, axes = facts.asked, facts.guest, self._record.arms[trial.arm].axes
         study, died = self._record.study, any(one.outcome.blames for one in result.tries)
-        planned = next(point.machine for point in points(study) if point.axes == axes)
+        fitting = (point.machine for point in points(study) if point.axes == axes)
+        planned = next(fitting, study.machine)
         told: dict[str, Any]
         told = {"facts.asked": asked, "environment": own, "fresh_boot": result.fresh_boot}
         told["facts.guest.cmdline"] = seen.cmdline
@@ -250,18 +252,20 @@ class Recount:
             "facts.guest.cmdline": seen.cmdline if result.reasons else asked.full_cmdline,
             "fresh_boot": study.plan.fresh_boot or asked.swap == "disk" or died,
         }  # fmt: skip
-        if asked.swap or trial.varies:
-            self.unknown["command.txt of guests that swap, and of single seeds"] = None
+        if asked.swap:
+            self.unknown["command.txt of guests that swap"] = None
         elif self._ours:
             path = trial_folder(self._folder / RUN, trial.index) / "command.txt"
             line, *lines = files.content(path, MOST_BYTES).decode().splitlines() or [""]
-            words, seed = shlex.split(line), 1 + trial.round
-            outside = seed * (scenario.outside and not is_export(program))
+            words, outside = shlex.split(line), scenario.outside and not is_export(program)
+            sources = (*Source,)[:4]  # the last one is of addresses
+            seeds = [1 + trial.round * (trial.varies in (None, one)) for one in sources]
+            seeds[-1] *= outside
             told["command.txt"] = [*_plain(words), *lines]
             made["command.txt"] = [
                 *_commanded(asked, turns="-icount" in words),
                 *(f"# {order.line}" for order in orders.of_settings(asked)),
-                f"# seed {seed} {seed} {seed} {outside}",
+                " ".join(["# seed", *map(str, seeds)]),
                 f"# {orders.run(scenario.arguments(iterations=WINDOWS, warmup=WARMUP)).line}",
             ]
             kept = re.match(r"\$CACHE/emulators/(\d[^_/]*)_", words[0])
