@@ -2,7 +2,7 @@
 /*
  * What a QEMU has to count right before anything is counted with it: windows that are assembly from
  * mark to mark, so that their numbers are known; they are in src/kdelta/run/selftest.py, by phase.
- * x86-64 and riscv64.
+ * x86-64 and riscv64; with an argument, of two CPUs that take turns.
  */
 #include "kdelta.h"
 
@@ -111,10 +111,45 @@ static noinline void long_string(char *pages)
 		     : "rcx", "rdi", "memory");
 }
 
-int main(void)
+static unsigned int added[16] __attribute__((aligned(64)));
+
+#define ADD(phase) case phase:	\
+	asm volatile(BEGIN(phase) "lock incl %0\n\t" END(phase) : "+m"(added[0]) :: "cc"); break
+
+/* Each CPU takes the line of one word from the other. */
+static void add(void)
+{
+	static unsigned int turns;
+
+	switch (turns++) {
+		ADD(0);
+		ADD(1);
+		ADD(2);
+		ADD(3);
+	}
+}
+
+static int in_turns(void)
+{
+	kd_turn = mmap(NULL, sizeof(*kd_turn), KD_RW, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (kd_turn == MAP_FAILED)
+		kd_die("mmap");
+	kd_turn->once = add;
+	kd_pin_to(0);
+	KD_ARM();
+	kd_start_task(1, false);
+	for (unsigned int turn = 0; turn < 4; turn++)
+		kd_give_turn(turn % 2, false);
+	return 0;
+}
+
+int main(int argc, char **argv)
 {
 	static char from[BYTES], to[BYTES];
 
+	(void)argv;
+	if (argc > 1)
+		return in_turns();
 	KD_ARM();
 	sched_yield();
 	loop();

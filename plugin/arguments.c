@@ -4,32 +4,29 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "alloc.h"
 #include "arguments.h"
 #include "registers.h"
 #include "state.h"
 #include "straight.h"
+#include "table.h"
 
 #define MAX_ARGUMENTS 64u
-#define VALUE_ROOM (1u << 17) /* a power of two */
+#define MAX_VALUES (1u << 16)
 
 struct argument {
 	uint64_t start, end, how;
 };
 
 struct value {
-	uint64_t value, count; /* 0: free */
-	uint32_t argument;
+	uint64_t argument, value, count; /* argument: plus one */
 };
 
 static struct {
 	struct argument at[MAX_ARGUMENTS];
 	size_t count;
 	bool overflow;
-	size_t values;
-	struct value *value;
+	struct table values;
 } arguments;
 
 enum mark_error arguments_error(void)
@@ -51,28 +48,17 @@ bool arguments_read(const char *path)
 		if (arguments.at[i].start >= arguments.at[i].end ||
 		    arguments.at[i].how >> 1 >= REGISTERS)
 			return false;
-	arguments.value = allocate(VALUE_ROOM * sizeof(*arguments.value));
 	return whole && arguments.count;
 }
 
 static void value_add(uint32_t argument, uint64_t value)
 {
-	size_t i = (value * 0x9e3779b97f4a7c15ULL >> 32) + argument * 0x9e3779b1ul;
+	const uint64_t key[] = { argument + 1, value };
+	struct value *row = table_row(&arguments.values, key, 2, WORDS(*row), MAX_VALUES);
 
-	for (;; i++) {
-		struct value *at = &arguments.value[i % VALUE_ROOM];
-
-		if (at->count && (at->argument != argument || at->value != value))
-			continue;
-		if (!at->count && arguments.values >= VALUE_ROOM / 2) {
-			arguments.overflow = true;
-			return;
-		}
-		if (!at->count)
-			arguments.values++;
-		*at = (struct value){ value, at->count + 1, argument };
-		return;
-	}
+	arguments.overflow |= !row;
+	if (row)
+		row->count++;
 }
 
 static void on_argument(unsigned int index, void *userdata)
@@ -115,26 +101,25 @@ void arguments_watch(struct qemu_plugin_insn *insn, const struct code *code)
 
 void arguments_open(void)
 {
-	if (arguments.values)
-		memset(arguments.value, 0, VALUE_ROOM * sizeof(*arguments.value));
-	arguments.values = 0;
+	table_clear(&arguments.values, WORDS(struct value));
 }
 
 /* ARGUMENTS: rows of (probe, value, how often) */
 void emit_arguments(void)
 {
+	const struct value *row = (void *)arguments.values.words, *end = row + arguments.values.room;
 	uint64_t *words;
 	size_t count = 0;
 
 	if (!arguments.count)
 		return;
-	words = grown(NULL, 1 + 3 * arguments.values, sizeof(*words));
-	for (size_t i = 0; i < VALUE_ROOM; i++) {
-		if (!arguments.value[i].count)
+	words = grown(NULL, 1 + 3 * arguments.values.count, sizeof(*words));
+	for (; row < end; row++) {
+		if (!row->argument)
 			continue;
-		words[count++] = arguments.value[i].argument;
-		words[count++] = arguments.value[i].value;
-		words[count++] = arguments.value[i].count;
+		words[count++] = row->argument - 1;
+		words[count++] = row->value;
+		words[count++] = row->count;
 	}
 	emit(RECORD_ARGUMENTS, words, count);
 	free(words);

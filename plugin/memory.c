@@ -12,6 +12,7 @@
 #include "sharing.h"
 #include "state.h"
 #include "straight.h"
+#include "table.h"
 #include "tasks.h"
 
 #define LINE_BITS 6
@@ -22,12 +23,14 @@
 #define MAX_LAYOUTS 4u
 #define RECENT 4096u
 #define MAX_TOUCHED (1u << 23)
+#define PAGE_WORDS WORDS(struct touched_page)
 
 enum { TOUCH_READ = 1, TOUCH_WRITE = 2, VIA_STACK = 1, VIA_PER_CPU = 2 };
 
 struct touch {
 	uint64_t line; /* its number; 0: free, as nothing lies at address 0 */
-	uint32_t function, how;
+	uint64_t function;
+	struct moved moved;
 };
 
 struct touched_page {
@@ -37,23 +40,20 @@ struct touched_page {
 	uint64_t first, cache; /* of a slab: its address, and that of its struct kmem_cache */
 };
 
-/* Tables by hash; as large as a power of two, at most half full. */
 static struct {
 	bool wanted, overflow;
 	struct layout {
 		uint64_t direct, direct_end, pages;
 	} layout[MAX_LAYOUTS];
 	unsigned int layouts;
-	struct touch *touch;
-	size_t touches, touch_room;
-	struct touched_page *page;
-	size_t page_count, page_room;
+	struct table touches, pages; /* of struct touch, struct touched_page */
 	struct touch recent[RECENT]; /* what needs no look into the tables */
 	uint64_t *fresh; /* numbers of pages that were touched first since the kernel was left */
 	size_t fresh_count, fresh_room;
 	GByteArray *bytes; /* of the guest's memory */
 	bool slabs;
-	uint64_t of_cache, of_name, of_size; /* offsets: in a struct page, in a struct kmem_cache */
+	uint64_t of_cache, of_name, of_size, of_uses; /* offsets: in a struct page, a struct kmem_cache */
+	uint64_t areas; /* where the kernel has the offsets of its per-CPU areas */
 } memory;
 
 bool memory_wanted(void)
@@ -84,60 +84,11 @@ bool memory_read_option(const char *text)
 
 bool memory_read_slabs(const char *text)
 {
-	memory.slabs = sscanf(text, "%" SCNu64 ":%" SCNu64 ":%" SCNu64, &memory.of_cache,
-			      &memory.of_name, &memory.of_size) == 3 &&
+	memory.slabs = sscanf(text, "%" SCNu64 ":%" SCNu64 ":%" SCNu64 ":%" SCNu64 ":%" SCNu64,
+			      &memory.of_cache, &memory.of_name, &memory.of_size, &memory.of_uses,
+			      &memory.areas) == 5 &&
 		       memory.of_cache <= STRUCT_PAGE - 8;
 	return memory.slabs;
-}
-
-static uint64_t touch_hash(uint64_t line, uint32_t function)
-{
-	return (line * 0x9e3779b97f4a7c15ULL ^ function * 0xc2b2ae3d27d4eb4fULL) >> 20;
-}
-
-static struct touch *touch_slot(uint64_t line, uint32_t function)
-{
-	size_t i = touch_hash(line, function) & (memory.touch_room - 1);
-
-	while (memory.touch[i].line &&
-	       (memory.touch[i].line != line || memory.touch[i].function != function))
-		i = (i + 1) & (memory.touch_room - 1);
-	return &memory.touch[i];
-}
-
-static void touch_grow(void)
-{
-	struct touch *old = memory.touch;
-	size_t room = memory.touch_room;
-
-	memory.touch_room = room ? 2 * room : 1u << 14;
-	memory.touch = allocate(memory.touch_room * sizeof(*old));
-	for (size_t i = 0; i < room; i++)
-		if (old[i].line)
-			*touch_slot(old[i].line, old[i].function) = old[i];
-	free(old);
-}
-
-static struct touched_page *page_slot(uint64_t number)
-{
-	size_t i = (number * 0x9e3779b97f4a7c15ULL >> 32) & (memory.page_room - 1);
-
-	while (memory.page[i].number && memory.page[i].number != number)
-		i = (i + 1) & (memory.page_room - 1);
-	return &memory.page[i];
-}
-
-static void page_grow(void)
-{
-	struct touched_page *old = memory.page;
-	size_t room = memory.page_room;
-
-	memory.page_room = room ? 2 * room : 1u << 12;
-	memory.page = allocate(memory.page_room * sizeof(*old));
-	for (size_t i = 0; i < room; i++)
-		if (old[i].number)
-			*page_slot(old[i].number) = old[i];
-	free(old);
 }
 
 static bool guest_read(uint64_t address, void *copy, size_t size)
@@ -197,48 +148,46 @@ static void page_is_fresh(uint64_t number)
 void memory_leave(void)
 {
 	for (size_t i = 0; i < memory.fresh_count; i++)
-		page_learn(page_slot(memory.fresh[i]));
+		page_learn((void *)table_slot(&memory.pages, &memory.fresh[i], 1, PAGE_WORDS));
 	memory.fresh_count = 0;
 }
 
 static void page_touch(uint64_t line, unsigned int via)
 {
 	uint64_t number = line >> (PAGE_BITS - LINE_BITS);
-	struct touched_page *page;
+	size_t before = memory.pages.count;
+	struct touched_page *page = table_row(&memory.pages, &number, 1, PAGE_WORDS, SIZE_MAX);
 
-	if (!memory.page_room || 2 * memory.page_count >= memory.page_room)
-		page_grow();
-	page = page_slot(number);
-	if (!page->number) {
-		memory.page_count++;
-		*page = (struct touched_page){ .number = number, .type = UINT32_MAX };
+	if (memory.pages.count > before) {
+		page->type = UINT32_MAX;
 		page_is_fresh(number);
 	}
 	page->via |= via;
 	page_learn(page);
 }
 
-static void line_touch(uint64_t line, uint32_t function, unsigned int how, unsigned int via)
+static void line_touch(uint64_t line, uint32_t function, unsigned int via, const struct moved *moved)
 {
-	struct touch *recent = &memory.recent[touch_hash(line, function) % RECENT];
-	struct touch *touch;
+	const uint64_t key[] = { line, function };
+	struct touch *recent = &memory.recent[table_hash(key, 2) % RECENT], *touch;
 
-	if (recent->line == line && recent->function == function && (recent->how & how) == how)
+	if (recent->line == line && recent->function == function &&
+	    !(moved->how & ~recent->moved.how) && !(moved->bytes & ~recent->moved.bytes) &&
+	    !(moved->same & ~recent->moved.same))
 		return;
-	if (!memory.touch_room || 2 * memory.touches >= memory.touch_room)
-		touch_grow();
-	touch = touch_slot(line, function);
-	if (!touch->line) {
-		if (memory.touches >= MAX_TOUCHED) {
-			memory.overflow = true;
-			return;
-		}
-		memory.touches++;
-		*touch = (struct touch){ line, function, 0 };
-		if (is_kernel(line << LINE_BITS))
-			page_touch(line, via);
+	touch = table_row(&memory.touches, key, 2, WORDS(struct touch), MAX_TOUCHED);
+	if (!touch) {
+		memory.overflow = true;
+		return;
 	}
-	touch->how |= how;
+	if (!touch->moved.how && is_kernel(line << LINE_BITS))
+		page_touch(line, via);
+	if (moved->how & (SHARED_FETCHED | SHARED_TAKEN))
+		touch->moved.by = moved->by;
+	touch->moved.how |= moved->how;
+	touch->moved.bytes |= moved->bytes;
+	touch->moved.same |= moved->same;
+	touch->moved.theirs |= moved->theirs;
 	*recent = *touch;
 }
 
@@ -249,16 +198,16 @@ static bool is_between(const struct vcpu *vcpu)
 	       !vcpu->stub;
 }
 
-/* What of the bytes from first to last that are in a line moves it from another CPU. */
-static unsigned int shared(unsigned int index, qemu_plugin_meminfo_t info, uint64_t first,
-			   uint64_t last, bool write, bool locked)
+/* What an access of bytes from first to last, that are in a line, does to it. */
+static struct moved shared(unsigned int index, uint32_t function, qemu_plugin_meminfo_t info,
+			   uint64_t first, uint64_t last, bool write, bool locked)
 {
 	const struct qemu_plugin_hwaddr *where = qemu_plugin_get_hwaddr(info, first);
 	uint64_t from = first & (LINE - 1), bytes = last - first + 1;
 
 	if (!where || qemu_plugin_hwaddr_is_io(where))
-		return 0;
-	return sharing_touch(index, qemu_plugin_hwaddr_phys_addr(where) >> LINE_BITS,
+		return (struct moved){ 0 };
+	return sharing_touch(index, function, qemu_plugin_hwaddr_phys_addr(where) >> LINE_BITS,
 			     (bytes == LINE ? UINT64_MAX : (1ULL << bytes) - 1) << from, write,
 			     locked);
 }
@@ -278,13 +227,15 @@ static void on_memory(unsigned int index, qemu_plugin_meminfo_t info, uint64_t v
 		return;
 	pthread_mutex_lock(&state.lock);
 	for (uint64_t at = vaddr; at < end; at = next) {
-		unsigned int moved = 0;
+		struct moved moved = { 0 };
 
 		next = (at | (LINE - 1)) + 1;
 		if (sharing_wanted())
-			moved = shared(index, info, at, (next < end ? next : end) - 1, write, locked);
+			moved = shared(index, function, info, at, (next < end ? next : end) - 1,
+				       write, locked);
+		moved.how |= how;
 		if (counted && at >> LINE_BITS)
-			line_touch(at >> LINE_BITS, function, how | moved, via);
+			line_touch(at >> LINE_BITS, function, via, &moved);
 	}
 	pthread_mutex_unlock(&state.lock);
 }
@@ -347,34 +298,38 @@ void memory_open(void)
 	if (!memory.wanted)
 		return;
 	memset(memory.recent, 0, sizeof(memory.recent));
-	if (memory.touches)
-		memset(memory.touch, 0, memory.touch_room * sizeof(*memory.touch));
-	if (memory.page_count)
-		memset(memory.page, 0, memory.page_room * sizeof(*memory.page));
-	memory.touches = memory.page_count = memory.fresh_count = 0;
+	table_clear(&memory.touches, WORDS(struct touch));
+	table_clear(&memory.pages, PAGE_WORDS);
+	memory.fresh_count = 0;
+}
+
+static const struct touched_page *pages_end(void)
+{
+	return (const struct touched_page *)memory.pages.words + memory.pages.room;
 }
 
 /*
- * SLABS: rows of (page's address, that of its slab's first page, size of an object, its cache's name
- * in three words), of all that may be in one: PAGES say which are.
+ * SLABS: rows of (page's address, that of its slab's first page, size of an object | how many caches
+ * it is << 32, its cache's name in three words), of all that may be in one: PAGES say which are.
  */
 static void emit_slabs(void)
 {
 	enum { ROW = 6 };
-	uint64_t *words = grown(NULL, 1 + ROW * memory.page_count, sizeof(*words));
+	uint64_t *words = grown(NULL, 1 + ROW * memory.pages.count, sizeof(*words));
 	size_t count = 0;
 
-	for (size_t i = 0; memory.slabs && i < memory.page_room; i++) {
-		const struct touched_page *page = &memory.page[i];
+	for (const struct touched_page *page = (void *)memory.pages.words;
+	     memory.slabs && page < pages_end(); page++) {
 		uint64_t row[ROW] = { page->number << PAGE_BITS, page->first }, name;
-		uint32_t size;
+		uint32_t size, uses;
 
 		if (!page->number || !page->first || !is_kernel(page->cache) ||
 		    !guest_read(page->cache + memory.of_name, &name, sizeof(name)) ||
 		    !guest_read(page->cache + memory.of_size, &size, sizeof(size)) ||
+		    !guest_read(page->cache + memory.of_uses, &uses, sizeof(uses)) ||
 		    !is_kernel(name) || !guest_read(name, row + 3, (ROW - 3) * sizeof(*row)))
 			continue;
-		row[2] = size;
+		row[2] = size | (uint64_t)uses << 32;
 		memcpy(words + count, row, sizeof(row));
 		count += ROW;
 	}
@@ -382,21 +337,49 @@ static void emit_slabs(void)
 	free(words);
 }
 
-/*
- * PAGES: rows of (page's address | via, flags, mapping, type); LINES: rows of
- * (function, line's address | how, and what moved it, see sharing.h).
- */
+/* SHARED: rows of (function, line's address | how), and of sharing.h's bytes, same, theirs and by. */
+static void emit_shared(const struct touch *touch, size_t room)
+{
+	uint64_t *words = grown(NULL, 1 + 6 * memory.touches.count, sizeof(*words));
+	size_t count = 0;
+
+	for (const struct touch *end = touch + room; touch < end; touch++) {
+		const struct moved *moved = &touch->moved;
+
+		if (!moved->same && !(moved->how & (SHARED_FETCHED | SHARED_TAKEN)))
+			continue;
+		words[count++] = touch->function;
+		words[count++] = touch->line << LINE_BITS | moved->how;
+		words[count++] = moved->bytes;
+		words[count++] = moved->same;
+		words[count++] = moved->theirs;
+		words[count++] = moved->by;
+	}
+	emit(RECORD_SHARED, words, count);
+	free(words);
+}
+
+/* AREAS: where each CPU's own data is, from where its symbols are */
+static void emit_areas(void)
+{
+	uint64_t offsets[MAX_SHARING];
+	size_t count = state.vcpus < MAX_SHARING ? state.vcpus : MAX_SHARING;
+
+	if (memory.slabs && guest_read(memory.areas, offsets, count * sizeof(*offsets)))
+		emit(RECORD_AREAS, offsets, count);
+}
+
+/* PAGES: rows of (page's address | via, flags, mapping, type); LINES: of (function, line's | how). */
 void emit_memory(void)
 {
+	const struct touch *touch = (void *)memory.touches.words;
 	uint64_t *words;
 	size_t count = 0;
 
 	if (!memory.wanted)
 		return;
-	words = grown(NULL, 1 + 4 * memory.page_count + 2 * memory.touches, sizeof(*words));
-	for (size_t i = 0; i < memory.page_room; i++) {
-		struct touched_page *page = &memory.page[i];
-
+	words = grown(NULL, 1 + 4 * memory.pages.count + 2 * memory.touches.count, sizeof(*words));
+	for (struct touched_page *page = (void *)memory.pages.words; page < pages_end(); page++) {
 		if (!page->number)
 			continue;
 		page_learn(page);
@@ -407,16 +390,18 @@ void emit_memory(void)
 	}
 	emit(RECORD_PAGES, words, count);
 	count = 0;
-	for (size_t i = 0; i < memory.touch_room; i++) {
-		const struct touch *touch = &memory.touch[i];
-
-		if (!touch->line)
+	for (size_t i = 0; i < memory.touches.room; i++) {
+		if (!touch[i].line)
 			continue;
-		words[count++] = touch->function;
-		words[count++] = touch->line << LINE_BITS | touch->how;
+		words[count++] = touch[i].function;
+		words[count++] = touch[i].line << LINE_BITS |
+				 (touch[i].moved.how & (TOUCH_READ | TOUCH_WRITE));
 	}
 	emit(RECORD_LINES, words, count);
 	free(words);
-	if (sharing_wanted())
-		emit_slabs();
+	if (!sharing_wanted())
+		return;
+	emit_areas();
+	emit_slabs();
+	emit_shared(touch, memory.touches.room);
 }

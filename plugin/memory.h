@@ -27,7 +27,10 @@
 bool memory_read_option(const char *text);
 bool memory_wanted(void);
 
-/* The same of slabs=: where in a struct page its cache is, and in that one's its name and size. */
+/*
+ * The same of slabs=: where in a struct page its cache is, and in that one its name, size and refcount;
+ * then where the kernel has the offsets of its per-CPU areas.
+ */
 bool memory_read_slabs(const char *text);
 
 /* An instruction that may access memory is about to be translated. */

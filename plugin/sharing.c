@@ -1,25 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-#include <stddef.h>
-#include <stdlib.h>
-
-#include "alloc.h"
 #include "sharing.h"
+#include "table.h"
 
 #define MAX_LINES (1u << 21)
 
 struct line {
-	uint64_t number; /* plus one, 0: free */
+	uint64_t number; /* plus one */
 	uint8_t holders; /* a bit for each CPU that has a copy */
 	uint8_t writer; /* the CPU that wrote last, plus one */
+	uint32_t by; /* the function that did */
+	uint64_t accessed[MAX_SHARING]; /* bytes, by a CPU since it has its copy */
 	uint64_t written[MAX_SHARING]; /* bytes, by others while this CPU had no copy */
 	uint64_t news[MAX_SHARING]; /* the same, when it fetched its copy */
+	uint64_t missed[MAX_SHARING]; /* bytes that others accessed whose copies it took */
 };
 
-/* A table by hash; as large as a power of two, at most half full. */
 static struct {
 	bool wanted, overflow;
-	struct line *line;
-	size_t count, room;
+	struct table lines;
 } sharing;
 
 void sharing_want(void)
@@ -37,69 +35,56 @@ enum mark_error sharing_error(void)
 	return sharing.overflow ? ERROR_TOO_MUCH_MEMORY : 0;
 }
 
-static struct line *line_slot(uint64_t number)
+static void line_fetch(struct line *line, unsigned int cpu)
 {
-	size_t i = (number * 0x9e3779b97f4a7c15ULL >> 32) & (sharing.room - 1);
-
-	while (sharing.line[i].number && sharing.line[i].number != number)
-		i = (i + 1) & (sharing.room - 1);
-	return &sharing.line[i];
+	line->news[cpu] = line->written[cpu];
+	line->written[cpu] = line->accessed[cpu] = line->missed[cpu] = 0;
+	line->holders |= 1u << cpu;
 }
 
-static void line_grow(void)
+static void line_write(struct line *line, unsigned int cpu, uint64_t bytes)
 {
-	struct line *old = sharing.line;
-	size_t room = sharing.room;
-
-	sharing.room = room ? 2 * room : 1u << 12;
-	sharing.line = allocate(sharing.room * sizeof(*old));
-	for (size_t i = 0; i < room; i++)
-		if (old[i].number)
-			*line_slot(old[i].number) = old[i];
-	free(old);
+	for (unsigned int other = 0; other < MAX_SHARING; other++) {
+		if (other == cpu)
+			continue;
+		if (line->holders & 1u << other)
+			line->missed[cpu] |= line->accessed[other];
+		line->written[other] |= bytes;
+	}
+	line->holders = 1u << cpu;
+	line->writer = cpu + 1;
 }
 
-static struct line *line_at(uint64_t number)
+struct moved sharing_touch(unsigned int cpu, uint32_t function, uint64_t number, uint64_t bytes,
+			   bool write, bool locked)
 {
+	struct moved moved = { 0 };
 	struct line *line;
 
-	if (sharing.count < MAX_LINES && 2 * sharing.count >= sharing.room)
-		line_grow();
-	line = line_slot(number + 1);
-	if (line->number)
-		return line;
-	if (sharing.count >= MAX_LINES) {
+	number++;
+	line = table_row(&sharing.lines, &number, 1, WORDS(struct line), MAX_LINES);
+	if (!line) {
 		sharing.overflow = true;
-		return NULL;
+		return moved;
 	}
-	sharing.count++;
-	line->number = number + 1;
-	return line;
-}
-
-unsigned int sharing_touch(unsigned int cpu, uint64_t number, uint64_t bytes, bool write, bool locked)
-{
-	struct line *line = line_at(number);
-	unsigned int own = 1u << cpu, moved = 0;
-
-	if (!line)
-		return 0;
-	if (!(line->holders & own)) {
+	if (line->writer && line->writer != cpu + 1)
+		moved.by = line->by;
+	if (!(line->holders & 1u << cpu)) {
 		if (line->writer)
-			moved |= SHARED_FETCHED;
-		line->news[cpu] = line->written[cpu];
-		line->written[cpu] = 0;
-		line->holders |= own;
+			moved.how |= SHARED_FETCHED;
+		line_fetch(line, cpu);
 	}
 	if (write || locked) {
-		if (line->holders != own)
-			moved |= SHARED_TAKEN;
-		line->holders = own;
-		line->writer = cpu + 1;
-		for (unsigned int other = 0; other < MAX_SHARING; other++)
-			line->written[other] |= other == cpu ? 0 : bytes;
+		if (line->holders != 1u << cpu)
+			moved.how |= SHARED_TAKEN;
+		line_write(line, cpu, bytes);
+		line->by = function;
 	}
-	if (moved && locked)
-		moved |= SHARED_ATOMIC;
-	return line->news[cpu] & bytes ? moved | SHARED_BYTES : moved;
+	line->accessed[cpu] |= bytes;
+	if (moved.how && locked)
+		moved.how |= SHARED_ATOMIC;
+	moved.bytes = bytes;
+	moved.theirs = line->news[cpu] | line->missed[cpu];
+	moved.same = bytes & (line->news[cpu] | (write || locked ? line->missed[cpu] : 0));
+	return moved;
 }

@@ -34,6 +34,8 @@ enum record {
 	RECORD_TOUCHED = 21,
 	RECORD_ORDER = 22,
 	RECORD_SLABS = 23,
+	RECORD_SHARED = 24,
+	RECORD_AREAS = 25,
 };
 
 enum mark_error {

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -18,12 +19,18 @@ from kdelta.cli import explain as explain_cli
 from kdelta.errors import SpecError
 from kdelta.journal import artifacts, results
 from kdelta.journal.run import RunRecord
+from kdelta.ladder.ladders import LadderStep
+from kdelta.metric import Grade
 from kdelta.probes.calls import PathNode
 from kdelta.probes.memory import EVERYWHERE, MemoryRow, What
+from kdelta.probes.sharing import SharingRow
 from kdelta.probes.work import Kind, WorkRow
+from kdelta.rendering import explain as page
 from kdelta.rendering.explain import Scale
 from kdelta.rendering.explain import cause_sentence as cause_told
+from kdelta.rendering.formats import written
 from kdelta.rendering.sentences import difference_sentences
+from kdelta.table.columns import plain
 from ladder_records import PAGES, ladder
 from run_records import kept
 
@@ -75,6 +82,27 @@ def test_kinds_are_summed_over_phases_and_clones_are_their_function(work: WorkEx
     assert loads.where == (("commit", 200 * PAGES), ("walk", -PAGES))
     fences = kind(work.work, "work", Kind.FENCE)
     assert (fences.delta, dict(fences.where)) == (0, {"commit": PAGES, "walk": -PAGES})
+
+
+def test_lines_begin_with_the_verdict_and_the_objects_that_moved_most(found: Explanation) -> None:
+    lock, gone = "mm_struct.mmap_lock", "file.f_ref"
+    old = SharingRow(EVERYWHERE, What.SLAB, gone, PAGES, 0, 0, 0)
+    new = (
+        SharingRow(EVERYWHERE, What.SLAB, lock, 2 * PAGES, 2 * PAGES, PAGES, 0),
+        SharingRow("down_read", What.SLAB, lock, PAGES, 2 * PAGES, PAGES, 0),
+        SharingRow("peek", What.SLAB, lock, PAGES, 0, 0, 0),
+    )
+    told = [artifacts.TrialDetails(sharing={"protect": rows}) for rows in ((old,), new)]
+    step = LadderStep(
+        old="6.16.12", new="6.17.13", old_value=1, new_value=2, operation="page",
+        comparison=replace(found.comparison, ratio=2.0, grade=Grade.EXACT_LINES),
+    )  # fmt: skip
+    shared = replace(compared(found, *map(side, told)), lines=step)
+    text = " ".join(plain(page.WORK_VIEW.show((shared, "sharing"))).split())
+    assert "x2.000 from 6.16.12 to 6.17.13: 1.00 -> 2.00 lines per page (exact-lines): up" in text
+    assert f"; new: {lock} (+2), written in down_read(), read in peek(); gone: {gone} (-1)" in text
+    held = json.loads(written("json", page.WORK_VIEW, (shared, "sharing")))
+    assert held["lines"]["new_value"] == 2
 
 
 def test_memory_is_of_all_functions_once(work: WorkExplanation) -> None:

@@ -454,6 +454,21 @@ def test_the_figures_of_the_mail_itself_are_answered_first(
     told = " ".join(ended.output.split())
     assert told.startswith(f"By the mail's own figures, {most}")
     assert f"--kernels tree:PATH@fedcba9876,tree:PATH@{robot_mails.COMMIT[:12]}" in ended.output
+    in_turns = "kdelta run turns:page_fault1_processes --kernels tree:PATH@fedcba9876"
+    assert (in_turns in " ".join(ended.output.split())) == ("path length" not in most)
+
+
+def test_a_test_of_several_tasks_is_counted_in_turns(tmp_path: Path) -> None:
+    row = "      1020            +7.1%       1092        x.ops_per_sec"
+    for parameters, names in {
+        "nr_task: 100%; mode: thread; test: futex4": ["futex4"],
+        "nr_task: 1; mode: thread; test: futex4": [],
+        "nr_task: 16; mode: thread; test: brk2": ["brk1"],
+        "nr_threads: 100%; test: open": ["open_one_file", "open_own_files", "open_own_threads"],
+        "nr_threads: 100%; test: sock": [],
+    }.items():
+        found = robot.read(saved(tmp_path, robot_mails.mail("x", "a change", parameters, row)))
+        assert robot.in_turns(found, None) == [f"turns:{name}" for name in names]
 
 
 def test_a_lock_is_named_where_its_cycles_grew(tmp_path: Path) -> None:

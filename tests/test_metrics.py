@@ -6,16 +6,19 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
+import pytest
 from msgspec.structs import replace
 
 from kdelta.analysis import findings
+from kdelta.analysis.lab import surveyed
 from kdelta.journal.run import RunRecord
-from kdelta.metric import Better
+from kdelta.metric import Better, Grade
 from kdelta.rendering import show as show_page
 from kdelta.rendering.formats import written
-from kdelta.sample import MetricValue, Outcome, TrialResult
+from kdelta.sample import MetricValue, Outcome, StateField, TrialResult
 from kdelta.table.columns import WIDTH, plain
-from ladder_records import failed, result, run, trial_of
+from kdelta.verdict.comparison import Verdict
+from ladder_records import failed, result, run, trial_of, with_kernels, with_results
 
 NO_PMU = "no PMU for us: No such file or directory"
 Figures = Mapping[str, float | str]  # a text: why it is absent
@@ -129,3 +132,57 @@ def test_show_and_json_hold_the_metrics() -> None:
     (held,) = json.loads(written("json", show_page, findings.report(stored)))["metrics"]
     assert held["rows"][0]["cells"][0]["median"] == 3.0
     assert held["rows"][0]["cells"][1]["absent"] == [NO_PMU]
+
+
+def moved(old: Sequence[float], new: Sequence[float]) -> RunRecord:
+    """Two kernels that fetched so many lines an operation, each in as many seeds."""
+    arms = {"6.16.12": old, "6.17.13": new}
+    return record({k: [told({"fetched_lines": n}) for n in each] for k, each in arms.items()})
+
+
+BROKEN = StateField(when="after", name="vma_count", value="2", want="1")
+COMPILERS = {"6.16.12": {"compiler": "gcc (a) 13.1.0"}, "6.17.13": {"compiler": "gcc (a) 14.1.0"}}
+
+
+@pytest.mark.parametrize(
+    ("stored", "verdict", "why"),
+    [
+        (moved([2, 2, 2], [3, 3, 3]), Verdict.REGRESSION, "up by 50 %"),
+        (moved([3, 3, 3], [0, 0, 0]), Verdict.IMPROVEMENT, "down by 100 %"),
+        (moved([0, 0, 0], [0, 0, 0]), Verdict.SAME, "0 from 0"),
+        (moved([0, 0, 0], [1, 1, 1]), Verdict.REGRESSION, "from 0"),
+        (moved([2, 3, 2], [3, 2, 4]), Verdict.UNDECIDED, "49,152 lines, and the kernels differ"),
+        (moved([2, 3, 4], [3, 4, 5]), Verdict.REGRESSION, "in each of 3 seeds by +1"),
+        (moved([2, 2], [3, 3]), Verdict.UNDECIDED, "of fewer than 3 seeds"),
+        (with_kernels(moved([2] * 3, [3] * 3), lambda arm: COMPILERS[arm.label]),
+         Verdict.UNDECIDED, "compilers differ"),
+        (with_results(moved([2] * 3, [3] * 3), lambda one: {"state": (BROKEN,) * one.arm}),
+         Verdict.INVALID, "vma_count"),
+    ],
+)  # fmt: skip
+def test_lines_that_cpus_take_are_judged_as_counts_are(
+    stored: RunRecord, verdict: Verdict, why: str
+) -> None:
+    found = findings.report(stored)
+    (ladder,) = found.beside
+    judged = ladder.rungs[1].comparison
+    assert judged
+    assert (judged.verdict, judged.grade) == (verdict, Grade.EXACT_LINES)
+    assert why in "; ".join(judged.reasons)
+
+
+def test_a_step_of_lines_is_said_in_lines() -> None:
+    stored = moved([2, 2, 2], [3, 3, 3])
+    said = "REGRESSION x1.500 from 6.16.12 to 6.17.13: 2.00 -> 3.00 lines per"
+    found = findings.report(stored)
+    for page in (show_page.show(found), show_page.show_survey(surveyed(stored))):
+        assert said in " ".join(plain(page).split())
+    (held,) = json.loads(written("json", show_page, found))["lines"]
+    assert held["rungs"][1]["comparison"]["verdict"] == Verdict.REGRESSION
+
+
+def test_lines_that_a_trial_did_not_count_are_not_judged() -> None:
+    arms = {"old": [told({"fetched_lines": 2})] * 3, "new": [told({"a": 2})] * 3}
+    text = plain(show_page.show(findings.report(record(arms))))
+    assert "no trial of the new kernel ended ok" in text
+    assert not findings.report(record({"old": arms["new"], "new": arms["new"]})).beside

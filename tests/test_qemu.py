@@ -163,6 +163,8 @@ def test_a_patched_one_is_another_emulator(
     assert fetched == ["10.0.2"]
     monkeypatch.setattr(qemu, "unpacked_qemus", lambda _guest="": (place,))
     assert qemu.obtained(AMD64, f"10.0.2{mark}")
+    # A run that is resumed knows the copy's alone.
+    assert qemu.not_turning(f"10.0.2{mark}+turns") == f"10.0.2{mark}"
 
 
 def test_a_newer_one_serves_where_the_pinned_one_cannot_be_had(
@@ -271,7 +273,8 @@ def test_the_memory_of_a_guest_that_is_saved_is_in_files() -> None:
 def test_what_restores_is_told_before_qemu_starts() -> None:
     told = [json.loads(order) for order in qemu.restoring().splitlines()]
     assert [order["execute"] for order in told] == [
-        "qmp_capabilities", "migrate-set-capabilities", "migrate-incoming",
+        "qmp_capabilities", "migrate-set-capabilities", "migrate-set-parameters",
+        "migrate-incoming",
     ]  # fmt: skip
     assert told[-1]["arguments"] == {"uri": "file:/dev/fdset/1"}
     channels = replace(CHANNELS, state=9)

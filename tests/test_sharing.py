@@ -19,48 +19,56 @@ from kdelta.guests.qemu import Qemu
 from kdelta.kernels.image import Segment, UnpackedKernel
 from kdelta.probes import memory, sharing
 from kdelta.probes.memory import EVERYWHERE, What
-from kdelta.probes.sharing import SharingRow
-from kdelta.sample import PhaseCounts
+from kdelta.probes.sharing import Naming, SharingRow
+from kdelta.sample import ExactData, FunctionCount, PhaseCounts
 
-READ, WRITTEN, FETCHED, TAKEN, BYTES, ATOMIC = 1, 2, 4, 8, 16, 32
+FETCHED, TAKEN, ATOMIC = 4, 8, 16
 PAGE, DATA, USER = 0xFFFF_8880_0010_0000, 0xFFFF_FFFF_8200_0000, 0x1000
+AREA = 0xFFFF_8880_0020_0000  # of a CPU
 NAME = (int.from_bytes(b"mm_struc", "little"), int.from_bytes(b"t\0junk..", "little"), 0)
 TOUCHED = Touched(
     # A page of a slab by its type, which begins at the page before.
     pages=array("Q", (PAGE, 0, 0, 0xF5 << 24, DATA, 0, 0, (1 << 32) - 1)),
-    lines=array(
+    lines=array("Q"),
+    slabs=array("Q", (PAGE, PAGE - 0x1000, 1 << 32 | 1000, *NAME)),
+    shared=array(
         "Q",
         (
-            *(1, PAGE + 64 | READ | WRITTEN | FETCHED | TAKEN | ATOMIC),
-            *(2, PAGE + 64 | READ | BYTES),  # another function reads what the other CPU wrote
-            *(2, DATA + 128 | READ | FETCHED | BYTES),
-            *(2, USER | WRITTEN | FETCHED | TAKEN),  # and touches nothing that another wrote
-            *(2, USER + 64 | READ),
+            *(1, PAGE + 64 | FETCHED | TAKEN | ATOMIC, 0xF, 0, 0xF000, 2),
+            *(2, PAGE + 64, 0xF0, 0xF0, 0xF0F0, 0),  # another function reads what others wrote
+            *(3, DATA + 128 | FETCHED | ATOMIC, 0xF << 16, 3 << 16, 1 << 16, 2),
+            *(3, AREA + 0x140 | FETCHED, 2, 2, 2, 0),
+            *(2, USER | FETCHED | TAKEN, 0xFF, 0, 0xF0F, 2),  # it touches nothing that others wrote
         ),
     ),
-    slabs=array("Q", (PAGE, PAGE - 0x1000, 1000, *NAME)),
+    areas=array("Q", (0, AREA)),
 )
+LOCK = "_raw_spin_lock"
 
 
 def test_rows_are_by_function_and_by_object() -> None:
     places = memory.of("amd64", "6.17")
     assert places
-    table = Table((DATA, DATA + 150), ("d", "d"), ("before", "lock"))
+    table = Table((0x141, DATA, DATA + 145), ("A", "d", "d"), ("queue", "before", "lock"))
     found = sharing.sharing(
-        (TOUCHED, TOUCHED), ("", "f", "g"), Symbols((), ()), "6.17", places,
-        lambda line: table.within(line, line + 64),
+        (TOUCHED, TOUCHED), ("", "f", "g", LOCK), Symbols((), ()), "6.17", places,
+        Naming(table.within, lambda of, at: "mmap_lock" * ((of, at // 4) == ("mm_struct", 41)),
+               (0x100, 0x200)),
     )  # fmt: skip
-    slab, data = f"mm_struct+{(0x1000 + 64) % 1000}", "before+128, lock"
+    slab, data = "mm_struct.mmap_lock", "before+144, lock"
+    user = "byte 4, beside byte 8 of g()"
     everywhere = {row for row in found if row.function == EVERYWHERE}
     assert everywhere == {
         SharingRow(EVERYWHERE, What.SLAB, slab, 2, 2, 2, 0),
-        SharingRow(EVERYWHERE, What.DATA, data, 2, 0, 0, 0),
-        SharingRow(EVERYWHERE, What.USER, "", 2, 2, 0, 2),
+        SharingRow(EVERYWHERE, What.DATA, data, 2, 0, 2, 0, 2),
+        SharingRow(EVERYWHERE, What.USER, user, 2, 2, 0, 2),
+        SharingRow(EVERYWHERE, What.PER_CPU, "queue", 2, 0, 0, 0, 2),
     }
     assert {*found} - everywhere == {
         SharingRow("f", What.SLAB, slab, 2, 2, 2, 0),
-        SharingRow("g", What.DATA, data, 2, 0, 0, 0),
-        SharingRow("g", What.USER, "", 2, 2, 0, 2),
+        SharingRow(LOCK, What.DATA, data, 2, 0, 2, 0, 2),
+        SharingRow("g", What.USER, user, 2, 2, 0, 2),
+        SharingRow(LOCK, What.PER_CPU, "queue", 2, 0, 0, 0, 2),
     }
 
 
@@ -72,32 +80,48 @@ def test_figures_are_per_operation() -> None:
     phase = PhaseCounts(
         phase="call", operations=2, operation="call", user=(1, 1), kernel=(0, 0), layouts=2
     )
-    figures = {one.name: one.value for one in sharing.told({"call": window}, (phase,))}
+    flush = FunctionCount(phase="call", function="native_flush_tlb_multi", insns=9, calls=2)
+    data = ExactData(phases=(phase,), functions=(flush,))
+    figures = {one.name: one.value for one in sharing.told({"call": window}, data)}
     assert figures == {
-        "fetched_lines": 1.5, "taken_lines": 1, "lines_by_atomics": 0.5,
-        "falsely_shared_lines": 0.5,
+        "fetched_lines": 2, "taken_lines": 1, "lines_by_atomics": 1, "falsely_shared_lines": 0.5,
+        "tlb_flushes_sent": 0.5,
     }  # fmt: skip
 
 
 def test_members_are_where_the_types_say() -> None:
-    """An integer, an array and a function stand before the struct, which has a bit field."""
-    strings = b"\0mm\0count\0flag\0mm_struct\0"
-    at = {name: strings.index(b"\0" + name + b"\0") + 1 for name in (b"mm", b"count", b"flag")}
+    """An integer, an array, a function, padding and a union stand before the struct."""
+    strings = b"\0mm\0count\0flag\0pad\0one\0other\0mm_struct\0"
+
+    def at(name: str) -> int:
+        return strings.index(b"\0%b\0" % name.encode()) + 1 if name else 0
+
+    def composed(name: str, kind: int, size: int, *members: tuple[str, int, int]) -> bytes:
+        packed = (struct.pack("<3I", at(member), of, bits) for member, of, bits in members)
+        return struct.pack("<3I", at(name), kind << 24 | len(members), size) + b"".join(packed)
+
     types = struct.pack("<4I", 0, 1 << 24, 4, 32)
     types += struct.pack("<6I", 0, 3 << 24, 0, 1, 1, 4)
     types += struct.pack("<5I", 0, 13 << 24 | 1, 1, 0, 1)
-    types += struct.pack("<3I", at[b"mm"], 4 << 24 | 2 | 1 << 31, 32)
-    types += struct.pack("<3I", at[b"count"], 1, 64) + struct.pack(
-        "<3I", at[b"flag"], 1, 1 << 24 | 96
-    )
+    types += composed("", 4, 0, ("other", 2, 0))
+    types += composed("", 5, 8, ("one", 1, 0), ("other", 1, 0))
+    bit_fields = 4 | 1 << 7
+    types += composed(
+        "mm", bit_fields, 32, ("pad", 4, 64), ("count", 1, 64), ("flag", 1, 1 << 24 | 96),
+        ("", 5, 128),
+    )  # fmt: skip
     header = struct.pack("<HBBIIIII", 0xEB9F, 1, 0, 24, 0, len(types), len(types), len(strings))
     cut = header[:-16] + struct.pack("<4I", 0, 1 << 30, 1 << 30, 8)  # of a program of the kernel's
     content = memoryview(b"other" + cut + header + types + strings)
     segment = Segment(start=DATA, content=content, executable=False)
-    kernel = UnpackedKernel(arch="amd64", segments=(segment,))
-    wanted = {"mm": ("count", "flag", "gone"), "count": ("mm",)}
-    assert btf.offsets(kernel, wanted) == {("mm", "count"): 8, ("mm", "flag"): 12}
-    assert btf.offsets(UnpackedKernel(arch="amd64", segments=()), wanted) == {}
+    found = btf.read(UnpackedKernel(arch="amd64", segments=(segment,)))
+    assert found
+    assert [found.offset("mm", name) for name in ("count", "flag", "gone")] == [8, 12, None]
+    assert found.offset("count", "mm") is None
+    members = {at: found.member("mm", at) for at in (0, 8, 15, 16, 31, 32)}
+    assert members == {0: "", 8: "count", 15: "flag", 16: "one", 31: "one", 32: ""}
+    assert found.member("mm_struct", 0) == ""
+    assert btf.read(UnpackedKernel(arch="amd64", segments=())) is None
 
 
 def test_turns_need_a_qemu_that_knows_its_cpus(tmp_path: Path) -> None:
@@ -112,3 +136,4 @@ def test_turns_need_a_qemu_that_knows_its_cpus(tmp_path: Path) -> None:
     found = Qemu(program=program, banner="QEMU", version="10.0.2", plugins=True)
     with pytest.raises(SpecError, match="tells plugins a wrong CPU"):
         qemu.in_turns(found)
+    assert not qemu.can_turn(found)

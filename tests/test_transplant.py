@@ -20,9 +20,10 @@ from kdelta.kernels.kernel import Kernel
 from kdelta.source import build
 from kdelta.source import tree as trees
 from kdelta.source.kconfig import Config
+from kdelta.source.make import Make
 from kdelta.source.tree import SourceTree
 from kdelta.toolchains import Family, Toolchain
-from kdelta.transplant import objects, releases, without
+from kdelta.transplant import objects, releases, wide, without
 from kdelta.transplant.difference import Changes, Normals, difference
 from kdelta.transplant.engine import Ground
 from kdelta.transplant.graft import Grafted, Patched, graft
@@ -378,6 +379,84 @@ def test_files_that_may_define_what_ran(tmp_path: Path) -> None:
     names = ["zap.isra.0", "__x64_sys_munmap", "walk", "in_header"]
     assert objects.defining(names, tmp_path) == ["lib/c.o", "mm/a.o", "mm/b.o"]
     assert objects.defining(["probe", "walk"], tmp_path) == ["drivers/f.o", "lib/c.o"]
+
+
+HEADER = """# 1 "../include/one.h"
+#define MOST 3
+#define twice(x) (2 * (x))
+struct pair { int a; int b[3]; } __attribute__((aligned(8)));
+enum { FIRST, SECOND };
+extern int many; typedef unsigned word;
+__attribute__((__section__("x"))) int plain(struct pair *of);
+static inline int inner(int x) { struct pair of = { x }; return of.a; }
+# 1 "../mm/one.c"
+int plain(struct pair *of) { return 1; }
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "names"),
+    [
+        ("return of.a", "return of.b[0]", ""),
+        ("static inline int inner(int x)", "static inline int inner(long x)", ""),
+        ("(2 * (x))", "((x) + (x))", ""),
+        ("{ return 1; }", "{ return 2; }", ""),  # of the C file
+        ("int plain(struct pair *of);", "static inline int plain(void) { return 0; }", ""),
+        ("int plain(struct pair *of);", "_Bool plain(struct pair *of);", "plain"),
+        ("MOST 3", "MOST 4", "MOST"),
+        ("#define MOST 3", "#define MANY 3", "MANY MOST"),
+        ("int b[3]", "int b[4]", "struct pair is another one"),
+        ("FIRST,", "FIRST, MORE,", "enum is another one"),
+        ("extern int many", "extern long many", "extern int many is another one"),
+        ("unsigned word", "int word", "typedef unsigned word is another one"),
+    ],
+)  # fmt: skip
+def test_what_a_header_says_to_all_objects_is_found(old: str, new: str, names: str) -> None:
+    assert HEADER.count(old) == 1
+    if "another" not in names:
+        assert wide.shared(HEADER, HEADER.replace(old, new)) == {*names.split()}
+        return
+    with pytest.raises(SpecError, match=names):
+        wide.shared(HEADER, HEADER.replace(old, new))
+
+
+def test_a_file_that_stays_and_names_what_changed_is_told(tmp_path: Path) -> None:
+    written(tmp_path, {"mm/a.c": "x = MOST;\n", "fs/b.c": "y = MOST;\n", "fs/c.c": "MOSTLY\n"})
+    objects.check_named({"MOST"}, {"mm/a.c", "fs/b.c"}, tmp_path)
+    with pytest.raises(SpecError, match=r"fs/b\.c, of which nothing ran"):
+        objects.check_named({"MOST"}, {"mm/a.c"}, tmp_path)
+
+
+def test_of_a_header_of_many_objects_those_that_ran_are_compiled(
+    linked: tuple[Path, Image], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also what no C file seems to define; and a later function is in them, or outside."""
+    one, image = linked
+    source, output = tmp_path / "src", tmp_path / "src/out"
+    head = '#include "wide.h"\n'
+    files = {"one.c": TEXT, "rest.c": "int begins(void)\n", "never.c": ""}
+    written(source, {f"mm/{name}": head + text for name, text in files.items()} | {"mm/wide.h": ""})
+    monkeypatch.setattr(objects, "MOST", 1)
+    for name in ("one", "rest"):
+        note = {f"mm/.{name}.o.cmd": f"savedcmd_mm/{name}.o := cc\n ../mm/wide.h \\\n"}
+        written(output, note)
+        shutil.copyfile(one.with_name(f"{name}.o"), output / f"mm/{name}.o")
+    maker = Make(source=source, output=output, chain=CC, title="", log=tmp_path / "log")
+
+    def some(*ran: str) -> tuple[dict[str, bool], wide.ExecutedObjects]:
+        found = wide.ExecutedObjects(lambda: frozenset(ran))
+        chosen, is_some = found.touched(("mm/wide.h",), maker, image, None)
+        assert is_some
+        return chosen, found
+
+    chosen, ran = some("first")
+    assert chosen == {"mm/one.o": False}
+    assert not ran.lost
+    assert ran.outside({"second", "outside"}, image) == {"outside"}
+    assert some("outside")[0] == {"mm/rest.o": False}  # begins() lies beside it
+    assert some("step")[0] == {"mm/one.o": False, "mm/rest.o": False}  # two of one name
+    shutil.copyfile(compiled(tmp_path, "new", TEXT.replace("> 3", "> 4")), output / "mm/one.o")
+    assert some("first", "third")[1].lost == {"first"}  # the image's is of another source
 
 
 def test_a_menu_stands_for_its_instruments(tmp_path: Path) -> None:

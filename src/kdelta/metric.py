@@ -26,6 +26,7 @@ class Grade(StrEnum):
     """What kind of claim a number can carry; path length is never a time."""
 
     EXACT_PATH = "exact-path"
+    EXACT_LINES = "exact-lines"
     GUEST_TIME = "guest-time"
     HOST_TIME = "host-time"
     METAL_TIME = "metal-time"

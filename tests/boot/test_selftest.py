@@ -13,6 +13,7 @@ import pytest
 from boot import lab
 from kdelta import cache
 from kdelta.errors import InfraError
+from kdelta.guests import qemu
 from kdelta.run import selftest
 from kdelta.sample import Outcome
 
@@ -92,3 +93,19 @@ def test_that_of_riscv64(
     with pytest.raises(InfraError, match="fails its self-test: ") as caught:
         lab.run_scenario(machine, GOOD, tmp_path / "wrong")
     assert fault in caught.value.cause
+
+
+def test_that_of_cpus_that_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    two = lab.machine("6.17", cpus=2)
+    machine = replace(two, emulator=qemu.in_turns(two.emulator))
+    asked = machine.bench(), machine.checkpoint(), machine.kernel.image, machine.functions()
+    right = selftest._TURNS
+    for wrong, fault in (
+        (replace(right[1], cpu=0), "turn 1 was counted on CPU 1, not 0"),
+        (replace(right[1], lines=0), "turn 1 moved 1 lines, not 0"),
+    ):
+        monkeypatch.setattr(selftest, "_TURNS", (right[0], wrong, *right[2:]))
+        with pytest.raises(InfraError, match=fault):
+            selftest.passed(*asked, lambda: True)
+    monkeypatch.setattr(selftest, "_TURNS", right)
+    assert selftest.passed(*asked, lambda: True)

@@ -13,22 +13,30 @@ from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from kdelta.analysis.explanation import PIECE, stored
+from kdelta.analysis.explanation import PIECE, Explanation, find_point, stored
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
-from kdelta.ladder.counts import UNSEEN_PERCENT, CountEvidence, CountMethod, counted
+from kdelta.ladder.counts import (
+    UNSEEN_PERCENT,
+    CountEvidence,
+    CountMethod,
+    Measure,
+    counted,
+)
 from kdelta.ladder.evidence import (
     ITERATION,
     ArmEvidence,
     M,
     Method,
     ScenarioEvidence,
+    compare_arms,
+    gather,
     gathered,
     parts,
     points,
     refuse_traced,
 )
-from kdelta.ladder.ladders import RunLadders, of_run
+from kdelta.ladder.ladders import Ladder, LadderStep, RunLadders, ladders, of_run
 from kdelta.metric import Assume, Better, Grade, Metric
 from kdelta.sample import (
     TOTAL,
@@ -52,8 +60,9 @@ from kdelta.stats.detectors import inspect, summarise
 from kdelta.stats.timing import compare, correct, shares
 from kdelta.study.probes import TracePer
 from kdelta.study.spec import Figure, FigureCount, FigurePer, Replicate, TimeMachine
-from kdelta.verdict.comparison import Comparison, Share
+from kdelta.verdict.comparison import LEAST_SEEDS, Comparison, Share
 from kdelta.verdict.series import Boot, ReplicateUnit, Series, Summary
+from kdelta.verdict.windows import LocationKind, representative
 
 # ---- what workloads and studies tell beside the phases, and never judged: metrics and figures ----
 
@@ -242,6 +251,83 @@ def _counted(figure: Figure, row: FunctionCount) -> int:
     if figure.count is FigureCount.INSNS:
         return row.insns
     return 0 if PIECE.search(row.function) else row.calls
+
+
+# ---- lines that CPUs take from each other: told, and judged as instructions are ------------------
+
+
+_FETCHED = "fetched_lines"  # as probes.sharing tells it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinesMethod(CountMethod):
+    """Lines fetched from other CPUs: one figure a trial, compared by the readings, as counts are.
+
+    Of fewer than LEAST_SEEDS there is no step: what was free at boot decides who shares a line.
+    """
+
+    unit = "lines"
+
+    def measures(
+        self,
+        arm: ArmRecord,  # noqa: ARG002
+        trials: Sequence[TrialRecord],  # noqa: ARG002
+        used: Sequence[TrialRecord],
+        varied: Sequence[TrialRecord] = (),  # noqa: ARG002
+    ) -> tuple[tuple[Measure, ...], Measure | None]:
+        """The sum alone, none where a trial has no such figure."""
+        counts = used[0].exact.phases[0]
+        operations = counts.operations * counts.layouts
+        told = [one for t in used if t.result for one in t.result.metrics if one.name == _FETCHED]
+        values = [round((one.value or 0) * operations) for one in told]
+        if not values or len(values) < len(used):
+            return (), None
+        across = representative(values)
+        return (), Measure(
+            phase=TOTAL,
+            operation=counts.operation,
+            operations=operations,
+            value=across.value,
+            user=0,
+            kernel=across.value,
+            kind=LocationKind.MEAN,
+            share=across.share,
+            deviation=0,
+            trials=across.n,
+            seeds=tuple(
+                (trial.round, value, value) for trial, value in zip(used, values, strict=True)
+            ),
+            agree=values.count(across.value),
+            trials_range=across.maximum - across.minimum,
+            unvaried=across.n < LEAST_SEEDS,
+        )
+
+    def grade(self, arms: Sequence[CountEvidence]) -> Grade:  # noqa: ARG002
+        """No time, and no path."""
+        return Grade.EXACT_LINES
+
+
+def lines_moved(record: RunRecord, step_percent: float) -> tuple[Ladder[Measure], ...]:
+    """The ladders of scenarios whose lines were counted."""
+    found = ladders(record, LinesMethod(step_percent=step_percent))
+    return tuple(one for one in found if any(rung.total for rung in one.rungs))
+
+
+def lines_between(record: RunRecord, found: Explanation, point: str | None) -> LadderStep | None:
+    """The same of the two kernels of an explanation, step or not; None where it was not counted."""
+    method = LinesMethod(step_percent=found.step_percent)
+    every = gather(find_point(record, point), found.workload, found.scenario, method)
+    old, new = ({arm.arm.label: arm for arm in every}[label] for label in (found.old, found.new))
+    if not old.total or not new.total:
+        return None
+    return LadderStep(
+        old=found.old,
+        new=found.new,
+        old_value=old.total.per_operation,
+        new_value=new.total.per_operation,
+        operation=new.total.operation,
+        comparison=compare_arms(method, old, new),
+    )
 
 
 # ---- the hits of a traced run, kernel beside kernel, without any verdict -------------------------
@@ -735,6 +821,7 @@ def report(
     every = gathered(record, method) if known is None else known
     found = of_run(record, method, every)
     own = {field.name: getattr(found, field.name) for field in fields(found)}
+    own["beside"] = lines_moved(record, method.step_percent) if method.explains else ()
     return Report(
         **own,
         metrics=metric_tables(record),

@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from kdelta.analysis.explanation import Explanation, base_name
 from kdelta.journal.artifacts import Histogram, TrialDetails
+from kdelta.ladder.ladders import LadderStep
 from kdelta.probes.memory import EVERYWHERE, MemoryRow, What
 from kdelta.probes.sharing import SharingRow
 from kdelta.probes.work import Kind
@@ -66,13 +67,17 @@ class ValueDelta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkExplanation:
-    """What an explanation's windows did.  memory, sharing: None where they were not recorded."""
+    """What an explanation's windows did.  memory, sharing: None where they were not recorded.
+
+    lines: of all that they share, judged; None where it was not counted.
+    """
 
     explanation: Explanation
     work: tuple[KindDelta, ...] = ()
     memory: tuple[KindDelta, ...] | None = None
     sharing: tuple[KindDelta, ...] | None = None
     values: tuple[ValueDelta, ...] = ()
+    lines: LadderStep | None = None
 
 
 Side = Sequence[tuple[TrialDetails, str]]
@@ -122,11 +127,13 @@ def _calls(found: Explanation, kind: Called) -> KindDelta:
 
 
 _MEMORY = {"lines": "lines", "lines written": "written", "pages": "pages"}
+FETCHED, TAKEN = "fetched from another CPU", "taken from other CPUs"
 _SHARING = {
-    "fetched from another CPU": "fetched",
-    "taken from other CPUs": "taken",
+    FETCHED: "fetched",
+    TAKEN: "taken",
     "of both, by atomic instructions": "atomic",
-    "fetched, no data shared": "false",
+    "of both, no data shared": "false",
+    "of both, a lock alone": "lock",
 }
 
 

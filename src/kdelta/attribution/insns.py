@@ -90,12 +90,14 @@ class Touched:
     """Memory that one window touched, as words of the plugin (plugin/memory.c).
 
     pages: rows of (address | how it was found, flags, mapping, type); lines: rows of (function,
-    address | 1 read | 2 written | what moved it, plugin/sharing.h).  slabs: as SLABS there.
+    address | 1 read | 2 written).  slabs, shared, areas: as SLABS etc. there.
     """
 
     pages: array[int]
     lines: array[int]
     slabs: array[int] = field(default_factory=lambda: array("Q"))
+    shared: array[int] = field(default_factory=lambda: array("Q"))
+    areas: array[int] = field(default_factory=lambda: array("Q"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,10 +260,14 @@ class _Reader:
             raise self._damaged("no string")
         return StringCount(address=address, name=name, ends=ends, bytes=size)
 
+    def _touched(self, lines: array[int]) -> Touched:
+        kinds = (stream.PAGES, stream.SLABS, stream.SHARED, stream.AREAS)
+        pages, slabs, shared, areas = (self._beside.get(kind, array("Q")) for kind in kinds)
+        return Touched(pages=pages, lines=lines, slabs=slabs, shared=shared, areas=areas)
+
     def _window(self, words: array[int]) -> CountedWindow:
         vcpu, phase, user, kernel, interrupts, switched = words[:6]
         calls, lines = self._beside.get(stream.CALLS), self._beside.get(stream.LINES)
-        pages, slabs = (self._beside.get(k, array("Q")) for k in (stream.PAGES, stream.SLABS))
         if self.windows and (behind := self._beside.get(stream.BEHIND)):
             self.windows[-1] = replace(self.windows[-1], behind=behind[0])
         window = CountedWindow(
@@ -276,7 +282,7 @@ class _Reader:
             strings=self._strings,
             contexts=() if calls is None else self._contexts(calls, user + kernel),
             encodings=self._encodings,
-            touched=() if lines is None else (Touched(pages=pages, lines=lines, slabs=slabs),),
+            touched=() if lines is None else (self._touched(lines),),
             values=self._beside.get(stream.ARGUMENTS, array("Q")),
             syscalls=self._beside.get(stream.SYSCALLS),
             wakes=sum(self._beside.get(stream.WAKES, ())),

@@ -18,8 +18,8 @@ from kdelta.errors import InfraError
 _MAGIC = 0x3230544C45444B00
 HEADER, WINDOW, ERROR, ARMED, END, STRINGS, CODE, CONTEXTS, CALLS = range(1, 10)
 BYTES, PAGES, LINES, ARGUMENTS, SYSCALLS, WAKES, SCALARS, BEHIND = range(10, 18)
-OUTSIDE, OUTSIDE_SCALARS, SPENT, TOUCHED, ORDER, SLABS = range(18, 24)
-BESIDE = (CALLS, PAGES, LINES, *range(ARGUMENTS, SLABS + 1))  # of the next window
+OUTSIDE, OUTSIDE_SCALARS, SPENT, TOUCHED, ORDER, SLABS, SHARED, AREAS = range(18, 26)
+BESIDE = (CALLS, PAGES, LINES, *range(ARGUMENTS, AREAS + 1))  # of the next window
 WINDOW_HEAD = 6  # words of a window before its rows of a slot and a count
 # Words of a record behind its kind and their number: at least so many, and then rows of so many.
 _FIELDS = {
@@ -46,6 +46,8 @@ _FIELDS = {
     TOUCHED: (4, 0),
     ORDER: (2, 0),
     SLABS: (0, 6),
+    SHARED: (0, 6),
+    AREAS: (0, 1),
 }
 _FIRST = 2 + _FIELDS[HEADER][0]  # word behind the header
 

@@ -14,9 +14,11 @@ from functools import partial
 from kdelta import cache
 from kdelta.archive.apt import Progress
 from kdelta.check.compare import changed_code
+from kdelta.disassembly.image import opened
 from kdelta.errors import SpecError
 from kdelta.files import sha256_of
 from kdelta.kernels import reference
+from kdelta.kernels.image import transplanted
 from kdelta.kernels.kernel import Kernel, kernel_of_file
 from kdelta.source import build, own_build, tree_reference
 from kdelta.source.kconfig import Config
@@ -26,6 +28,8 @@ from kdelta.source.tree import SourceTree
 from kdelta.source.tree_reference import TreeReference
 from kdelta.toolchains import Toolchain
 from kdelta.transplant import engine, objects
+from kdelta.transplant.releases import Executed
+from kdelta.transplant.wide import ExecutedObjects
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,20 @@ class Transplants:
     def null(self, tree: SourceTree) -> Kernel:
         """The release with its own code put in, of the functions that the series changes."""
         return self._with(tree).kernel(name=f"{tree.title} (null)", null=True)
+
+    def stay(self, kernel: Kernel) -> frozenset[str]:
+        """The functions of one that may have the code of before, though a patch may change it."""
+        told = transplanted(kernel.image)
+        return frozenset(told.kept if told else ())
+
+    def reached(self, executed: frozenset[str]) -> Transplants | None:
+        """The same for functions that are executed on a patched kernel alone, if there are any in
+        objects that were left as they are.
+        """
+        ran, kernel = self.last.ran, self.ground.kernel
+        if not (more := ran.outside(executed, opened(kernel.image, kernel.release))):
+            return None
+        return replace(self, last=replace(self.last, ran=ExecutedObjects(lambda: ran.names | more)))
 
     def _with(self, tree: SourceTree) -> engine.Transplant:
         is_last = tree.tree == self.last.patched.tree
@@ -163,13 +181,15 @@ def transplants(
     series: PatchSeries,
     base: TreeReference | engine.Ground,
     own: own_build.OwnBuild | None = None,
+    executed: Executed | None = None,
     *,
     confined: bool,
     progress: Progress,
 ) -> Transplants:
     """For a series on a release, or a user's build of its base.
 
-    Raises KdeltaError where its kernels have to be built.
+    executed: names the functions that scenarios execute there; without it a header that too many
+    objects include is refused.  Raises KdeltaError where its kernels have to be built.
     """
     for step in series.steps:
         objects.check_source(series.base, step.tree)
@@ -180,7 +200,10 @@ def transplants(
         kernel = own_kernel(own, series.base) if own else named()
         ground = engine.ground_of(kernel, series.base, own, progress=progress)
     trees = [step.tree for step in series.steps]
-    last = engine.Transplant(ground=ground, patched=trees[-1], confined=confined, progress=progress)
+    ran = ExecutedObjects(partial(executed, ground.kernel) if executed and not own else None)
+    last = engine.Transplant(
+        ground=ground, patched=trees[-1], confined=confined, progress=progress, ran=ran
+    )
     found = Transplants(last)
 
     def made(tree: SourceTree) -> None:

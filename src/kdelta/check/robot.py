@@ -323,6 +323,25 @@ def scenario_of(report: RobotReport, row: RobotRow) -> str:
     )
 
 
+def in_turns(report: RobotReport, found: RateSplit | None) -> list[str]:
+    """The scenarios in which tasks take turns at the test, by its name, each with what they share.
+
+    None for one task, for a test that is not there, and where most of a split is path length.
+    """
+    own = dict(report.parameters)
+    if own.get("nr_task", own.get("nr_threads", "1")) == "1" or (found and found.most == "path"):
+        return []
+    names = [one.name for one in workload.load("turns").scenarios]
+    test = own.get("test", "")
+    bare = re.sub(r"\d", "", test)
+    alike = [name for name in names if name == test or name.startswith(f"{test}_")]
+    alike = alike or [
+        name for name in names if f"{re.sub(r'[0-9]', '', name)}_".startswith(f"{bare}_")
+    ]
+    by_mode = [n for n in alike if n.endswith("_processes") == (own.get("mode") == "process")]
+    return [f"turns:{name}" for name in by_mode or alike]
+
+
 def apart(report: RobotReport, old: str, new: str) -> str:
     """Why a difference of these kernels is not this commit's alone, a sentence; "" where it is.
 

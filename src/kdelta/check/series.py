@@ -19,7 +19,7 @@ from msgspec.structs import asdict, replace
 
 from kdelta import workload
 from kdelta.check.compare import Counted, Counter, Report, changed_code, path_row
-from kdelta.check.kernels import Kernels
+from kdelta.check.kernels import Kernels, Transplants
 from kdelta.check.page import (
     HOME,
     LEAST_PERCENT,
@@ -262,7 +262,8 @@ class CheckedSeries:
     counts: of each scenario that could be counted on the base; unmeasured: the others, with the
     reason.  changed: names of functions; aliases: every name of those that have several, as counts
     have one of them.  apart: scenarios that the null counts otherwise, and how.  by_memory: those
-    where that is by the memory that it takes, in percent: their base has as much taken.
+    where that is by the memory that it takes, in percent: their base has as much taken.  unproven:
+    those that execute functions which may have the code of before, and which.
     data_only: a patch changed the image and no function.  tolerance: percent by which a path may
     get longer.  compiler, null: what the page says of them.
     """
@@ -276,6 +277,7 @@ class CheckedSeries:
     changed: set[str] = field(default_factory=set)
     aliases: dict[str, frozenset[str]] = field(default_factory=dict)
     apart: dict[str, str] = field(default_factory=dict)
+    unproven: dict[str, str] = field(default_factory=dict)
     by_memory: dict[str, float] = field(default_factory=dict)
     data_only: bool = False
     compiler: str = ""
@@ -322,11 +324,15 @@ def _few(names: Collection[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Stage:
-    """A kernel of a patch.  names: the functions that it changed; none: it changed data."""
+    """A kernel of a patch.  names: the functions that it changed; none: it changed data.
+
+    stay: functions that may have the code of before, though a patch may change it.
+    """
 
     number: int
     kernel: Kernel
     names: frozenset[str]
+    stay: frozenset[str]
 
 
 def checked(
@@ -362,6 +368,11 @@ def checked(
             found.data_only |= not stage.names
             report(f"patch {number}{_on(base)}: functions changed: {len(stage.names)}")
     _count(found, stages, scenarios, counter, report, each_row)
+    more = kernels.reached(found.executed) if isinstance(kernels, Transplants) else None
+    if more:
+        report("the patches lead to functions of other objects: these are compiled, too")
+        return checked(series, scenarios, more, counter, report, tolerance, each_row)
+    found.unproven = dict(_unproven(found, stages))
     last = series.steps[stages[-1].number - 1].tree if found.executing else None
     if last and (null := kernels.null(last)):
         _hold_null(found, null, counter, report)
@@ -387,7 +398,8 @@ def _count(
         counted = [(0, counter.one(found.base, scenario))]
         if counted[0][1].result.outcome is Outcome.OK:
             for each in stages:
-                if not each.names or functions_of(counted[-1][1].functions) & each.names:
+                ran = functions_of(counted[-1][1].functions)
+                if not each.names or ran & (each.names | each.stay):
                     counted.append((each.number, counter.one(each.kernel, scenario)))
         return ScenarioCounts(scenario=scenario, counted=counted)
 
@@ -405,6 +417,17 @@ def _count(
     if not found.counts:
         raise _uncounted(each.counted[0][1])
     found.counts.sort(key=lambda each: scenarios.index(each.scenario))
+
+
+def _unproven(found: CheckedSeries, stages: Sequence[_Stage]) -> Iterator[tuple[str, str]]:
+    stay = {stage.number: stage.stay for stage in stages}
+    for each in found.executing:
+        ran = {
+            name for at, one in each.counted[1:] for name in functions_of(one.functions) & stay[at]
+        }
+        if ran:
+            why = f"{_few(sorted(ran))} may have the code of before the patches"
+            yield each.scenario, why
 
 
 def _with_paths(found: CheckedSeries, paths: Sequence[PathRow]) -> Iterator[PatchRow]:
@@ -517,7 +540,8 @@ def _built(
     if lines:
         return replace(row, same_image=True), None
     named = replace(row, functions=tuple(sorted(names)))
-    return named, _Stage(row.number, kernel, names)
+    stay = kernels.stay(kernel) if isinstance(kernels, Transplants) else frozenset[str]()
+    return named, _Stage(row.number, kernel, names, stay)
 
 
 def _wrong(row: PatchRow, why: str) -> PatchRow:
@@ -538,7 +562,7 @@ def path_rows(found: CheckedSeries) -> tuple[PathRow, ...]:
     rows = []
     for each in found.executing:
         row = path_row(each.counted[0][1], each.last, found.tolerance)
-        if why := found.apart.get(each.scenario):
+        if why := found.apart.get(each.scenario) or found.unproven.get(each.scenario):
             row = replace(row, change=Effect.OPEN, reason=why, functions=())
             rows.append(replace(row, arch=found.base.arch))
             continue

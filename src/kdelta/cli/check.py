@@ -32,10 +32,12 @@ from kdelta.check.series import CheckedSeries, declared, parse, scenario_name
 from kdelta.cli import options
 from kdelta.cli.printing import print_json, print_lines, reporting
 from kdelta.cli.run import check_scenarios, every_scenario, go_on
+from kdelta.disassembly.identity import functions_of
 from kdelta.errors import Cancelled, InfraError, KdeltaError, SpecError
 from kdelta.journal import files
 from kdelta.journal.run import RUNS, is_finished
 from kdelta.kernels import reference
+from kdelta.kernels.kernel import Kernel
 from kdelta.rendering import check as view
 from kdelta.rendering import commit as commit_page
 from kdelta.rendering.formats import json_fields
@@ -45,6 +47,7 @@ from kdelta.source.patches import PatchSeries, SeriesMails
 from kdelta.source.tree_reference import TreeReference
 from kdelta.study import plan, spec
 from kdelta.transplant import engine
+from kdelta.transplant.releases import Executed
 from kdelta.verdict.comparison import Verdict
 
 _STATUS = {Ruling.ACCEPT: 0, Ruling.REJECT: 1, Ruling.UNDECIDED: 4}
@@ -354,16 +357,23 @@ class _Check:
 
     def _side(self, arch: str, sides: Sequence[CheckedSeries], progress: Progress) -> CheckedSeries:
         """The series on one architecture.  A tenth of the time goes into page.html, so far."""
-        try:
-            made_by = self._kernels(arch, progress)
-        finally:
-            self.ahead.stop.set()
         study = spec.from_arguments(self.scenarios[:1], ["base"], single_kernel=True, arch=arch)
         means = self.means
         stop = threading.Event()
         bench = exact.bench_of(study, means.wanted_qemu, stop, progress, again=means.again)
         self.qemu = self.qemu or bench.emulator.version
         counter = compare.Counter(study, bench, self.folder / arch, _report, means.jobs)
+
+        def executed(kernel: Kernel) -> frozenset[str]:
+            self.ahead.stop.set()
+            _report("counting the base: which objects are compiled depends on what is executed")
+            each = counter.each(lambda name: counter.one(kernel, name), self.scenarios)
+            return frozenset(functions_of({name for one in each for name in one.functions}))
+
+        try:
+            made_by = self._kernels(arch, executed, progress)
+        finally:
+            self.ahead.stop.set()
         every, at_last = len(self.scenarios), 0.0
 
         def each_row(so_far: CheckedSeries, at: int) -> None:
@@ -384,7 +394,7 @@ class _Check:
         )
         return replace(found, compiler=made_by.compiler, null=made_by.proof())
 
-    def _kernels(self, arch: str, progress: Progress) -> kernels.Kernels:
+    def _kernels(self, arch: str, executed: Executed, progress: Progress) -> kernels.Kernels:
         how: dict[str, Any] = {"confined": self.caged, "progress": progress}
         own = self.own
         if own:
@@ -392,7 +402,7 @@ class _Check:
             self.config = f"that of --build {own.folder.name}"
         if own or (arch == HOME and not self.whole):
             try:
-                found = kernels.transplants(self.series, self.source, own, **how)
+                found = kernels.transplants(self.series, self.source, own, executed, **how)
             except SpecError as error:
                 way = (
                     "the build is made on in a private place" if own else "whole kernels are built"

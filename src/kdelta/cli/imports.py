@@ -204,6 +204,7 @@ def ask(
     if own and kernels is None:
         _print(asked)
         click.echo(f"Which functions: kdelta ask {mail} --kernels {both}")
+        _print(check_page.robot_next(robot.in_turns(report, own), both))
         click.get_current_context().exit(EXIT_UNDECIDED if own.deviates else 0)
     loop = scenario or robot.scenario_of(report, row)
     workload.parse_reference(loop)
@@ -224,6 +225,7 @@ def ask(
     found = count_difference(before, after)
     _print(check_page.robot_answer(row, direction, found, f"{loop}, {old} -> {new}"))
     _print([*([apart] if apart else []), *asked])
+    _print(check_page.robot_next(robot.in_turns(report, own), kernels))
     if apart or found.undecided:
         click.get_current_context().exit(EXIT_UNDECIDED)
 

@@ -24,6 +24,7 @@ from kdelta import arch
 from kdelta.analysis import calls
 from kdelta.analysis.calls import CallExplanation
 from kdelta.analysis.explanation import Explanation, base_name
+from kdelta.analysis.findings import lines_between
 from kdelta.analysis.work import WorkExplanation, compared
 from kdelta.archive.apt import Progress
 from kdelta.disassembly import objects
@@ -387,7 +388,10 @@ class Recorded:
         """Kinds of work, memory, shared lines and values."""
         kept = artifacts.kept_details
         old, new = ([(kept(self.folder, at), phase) for at, phase in side] for side in self._sides)
-        return compared(self.whole, old, new)
+        found = compared(self.whole, old, new)
+        if found.sharing is None:
+            return found
+        return replace(found, lines=lines_between(self.record, self.whole, self.point))
 
     def ran(self, function: str) -> tuple[tuple[ExecutedInsn, ...], tuple[ExecutedInsn, ...]]:
         """What ran of a function under the old and the new kernel."""

@@ -248,7 +248,8 @@ def _qemus(target: arch.Arch, sources: Callable[[], Tried]) -> Sequence[Tried]:
 
 def _qemu(found: qemu.Qemu) -> Tried:
     if qemu.counts(found):
-        return Tried(Usability.OK, f"counts: {found.version}, {found.program}")
+        turns = "; several CPUs in turns" if qemu.can_turn(found) else ""
+        return Tried(Usability.OK, f"counts: {found.version}, {found.program}{turns}")
     what = f"does not count: {found.version}" if found.version else f"{found.fault}: does not start"
     return Tried(Usability.UNUSABLE, f"{what}, {found.program}")
 

@@ -522,11 +522,16 @@ def for_counting(target: arch.Arch, wanted: str = "", progress: Progress | None 
     return found
 
 
+def can_turn(emulator: Qemu) -> bool:
+    """True where `in_turns` knows the program."""
+    known, sha256 = patches.table().turns, sha256_of(emulator.program)
+    return known is not None and any(one.sha256 == sha256 for one in known.build)
+
+
 def in_turns(emulator: Qemu) -> Qemu:
     """A copy that tells plugins the right CPU where several take turns.  Raises SpecError."""
-    known = patches.table().turns
-    sha256 = sha256_of(emulator.program)
-    if known is None or all(one.sha256 != sha256 for one in known.build):
+    known, sha256 = patches.table().turns, sha256_of(emulator.program)
+    if known is None or not can_turn(emulator):
         cause = f"this QEMU {emulator.version} tells plugins a wrong CPU where several take turns"
         action = f"count on amd64 with the {PINNED} that kdelta fetches and patches"
         raise SpecError(cause, place=str(emulator.program), action=action)
@@ -541,12 +546,17 @@ def in_turns(emulator: Qemu) -> Qemu:
     return replace(emulator, program=program, banner=banner, version=version, turns=True)
 
 
+def not_turning(version: str) -> str:
+    """The version of what `in_turns` copies, of a copy's; a run to resume knows only that."""
+    known = patches.table().turns
+    return version.removesuffix(known.mark) if known else version
+
+
 def obtained(target: arch.Arch, version: str, progress: Progress | None = None) -> bool:
     """True when a QEMU of that version is here or can be fetched now.  Raises InfraError."""
     if any(one.is_version(version) for one in find(target)):
         return True
-    known = patches.table()
-    plain = version.removesuffix(known.turns.mark if known.turns else "").removesuffix(known.mark)
+    plain = not_turning(version).removesuffix(patches.table().mark)
     try:
         return fetch_qemu(plain, target.debian, progress=progress).is_version(version)
     except SpecError:
@@ -661,6 +671,8 @@ def restoring() -> bytes:
     orders = (
         {"execute": "qmp_capabilities"},
         {"execute": "migrate-set-capabilities", "arguments": SHARED_IS_THERE},
+        # Else a timer of the host's clock runs for some rounds, each of which ends a CPU's turn.
+        {"execute": "migrate-set-parameters", "arguments": {"announce-rounds": 0}},
         {"execute": "migrate-incoming", "arguments": {"uri": MIGRATION}},
     )
     return b"".join(msgspec.json.encode(order) + b"\n" for order in orders)

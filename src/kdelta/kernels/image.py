@@ -290,8 +290,7 @@ class Transplanted(msgspec.Struct, frozen=True, kw_only=True):
     """What an image with changed functions says of itself: names of functions, but for objects.
 
     base: SHA-256 of the image without them.  added: new ones, and those that only others reach.
-    code: of both, a digest of what each does.  kept: of a release without an option, functions that
-    ran and may still have its code.
+    code: of both, a digest of what each does.  kept: functions that may have the code of before.
     """
 
     base: str

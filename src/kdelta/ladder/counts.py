@@ -216,7 +216,7 @@ class CountMethod(Method[Measure]):
     ) -> Comparison:
         """By the readings alone: counts repeat, so no control says more."""
         was, now = (arm.measure(phase) for arm in arms[:2])
-        old, new = (one.reading if one else None for one in (was, now))
+        old, new = (replace(one.reading, unit=self.unit) if one else None for one in (was, now))
         found = self.judged(old, new, forbidden)
         if not old or old.program is None or phase != TOTAL:
             return found
@@ -233,6 +233,7 @@ class CountMethod(Method[Measure]):
             unseen_percent=self.unseen_percent,
             obstacles=forbidden,
         )
+        found = replace(found, grade=self.grade(()))
         if not old or not new:
             return found
         found = calls.weighed_by_program(found, old, new, self.step_percent)

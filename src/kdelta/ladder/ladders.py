@@ -189,7 +189,7 @@ class Ladder(Generic[M]):
     gap, "" without one.  phases: names, in order of execution.  steps: the largest first.
     operation: of the totals, None while nothing is known.  doubts: of the machine about itself.
     failing: which system calls of the windows return errors, "" for none.  beside: what of the
-    machines differs that a path may grow with.
+    machines differs that a path may grow with.  unit: what values count.
     """
 
     workload: str
@@ -212,6 +212,7 @@ class Ladder(Generic[M]):
     replicates: StrEnum | None
     done: int
     planned: int
+    unit: str
 
     @property
     def reference(self) -> str:
@@ -231,7 +232,7 @@ class RunLadders(Generic[M]):
     explains: whether a step can be explained by functions.  unit: what values count.  step_percent:
     what is SAME.  alpha: the share of false alarms that is allowed, None of counts.  limits: what
     the run cannot say, a sentence each.  subjects: of arms' commits, by label.  debugging: which
-    kernels are built for that, a sentence each.
+    kernels are built for that, a sentence each.  beside: of another quantity that it counted, too.
     """
 
     instrument: Instrument
@@ -252,6 +253,7 @@ class RunLadders(Generic[M]):
     limits: tuple[str, ...]
     subjects: dict[str, str]
     debugging: tuple[str, ...] = ()
+    beside: tuple[Ladder[M], ...] = ()
 
 
 def of_run(
@@ -355,6 +357,7 @@ def _ladder(own: ScenarioEvidence[M], rungs: tuple[Rung[M], ...], method: Method
         replicates=method.replicates(arms),
         done=sum(rung.done for rung in rungs),
         planned=sum(rung.planned for rung in rungs),
+        unit=method.unit,
     )
 
 

@@ -497,6 +497,13 @@ def robot_split(found: RateSplit, row: RobotRow) -> str:
     return said + (lock if name else "")
 
 
+def robot_next(scenarios: Sequence[str], kernels: str) -> Iterator[str]:
+    """How to count what the tasks of a report take from each other, where that can be."""
+    if scenarios:
+        run = f"kdelta run {' '.join(scenarios)} --kernels {kernels} --probe sharing --rounds 3"
+        yield f"The test had several tasks. Which lines they take from each other: {run}"
+
+
 def robot_answer(
     row: RobotRow, better: Direction, found: CountDifference, where: str
 ) -> Iterator[str]:

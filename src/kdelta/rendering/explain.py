@@ -22,14 +22,16 @@ from kdelta.analysis.calls import (
 )
 from kdelta.analysis.coverage import Coverage
 from kdelta.analysis.explanation import Explanation, FunctionDelta, Presence, akin
-from kdelta.analysis.work import KindDelta, ValueDelta, WorkExplanation
+from kdelta.analysis.work import FETCHED, TAKEN, KindDelta, ValueDelta, WorkExplanation
 from kdelta.disassembly.code import ExecutedInsn
 from kdelta.errors import SpecError
+from kdelta.ladder.ladders import LadderStep
 from kdelta.metric import decimals, number, plural
 from kdelta.printable import printable
 from kdelta.probes.calls import PathNode
 from kdelta.rendering.formats import COUNTED, Cell, View, asset, picked, template
 from kdelta.sample import TOTAL
+from kdelta.table import counts
 from kdelta.table.columns import (
     ABSENT,
     VERDICT_TONES,
@@ -477,6 +479,8 @@ def _calls_table(found: CallExplanation) -> tuple[Sequence[str], list[tuple[Cell
 
 WORK, MEMORY, SHARING, VALUES = "work", "memory", "sharing", "values"
 _KIND_WIDTH = 32
+_OBJECTS, _LEAST_LINES = 4, 0.2  # named, of lines per operation that differ by so many
+_LEAST_LISTED = 0.05  # lines per operation from which an object is listed
 _VALUES_LISTED = 24  # values of a histogram in the text
 _WORK_HEAD = ("group", "kind", "old", "new", "delta", "where")
 _NO_MODEL = {
@@ -524,10 +528,14 @@ def _show_work(told: WorkPart) -> list[Line]:
     if part == VALUES:
         return [*lines, *_histograms(found.values)]
     scale, every = Scale.of(explanation), _work_rows(found, part)
+    if part == SHARING and found.lines:
+        lines += [(), *paragraph(_lines_claim(found, found.lines), Tone.BOLD)]
+    least = _LEAST_LISTED * explanation.operations
     for group in dict.fromkeys(row.group for row in every):
         lines.append(())
         rows = [row for row in every if row.group == group]
-        shown = [row for row in rows if row.old or row.new]
+        known = [row for row in rows if row.old or row.new]
+        shown = [row for row in known if part != SHARING or max(row.old, row.new) >= least]
         table = []
         for row in shown:
             counts = scale.plain(row.old), scale.plain(row.new), scale.signed(row.delta)
@@ -536,12 +544,33 @@ def _show_work(told: WorkPart) -> list[Line]:
         if shown:
             heads = (group, "old", "new", "delta", "mostly in")
             lines += table_of(heads, table, right=heads[1:-1])
-        if absent := [kind_named(row) for row in rows if row not in shown]:
+        if few := len(known) - len(shown):
+            lines += paragraph(f"and {few} with less than {_LEAST_LISTED:g} of either", Tone.FAINT)
+        if absent := [kind_named(row) for row in rows if row not in known]:
             lines += paragraph(f"None of either: {', '.join(absent)}.", Tone.FAINT)
     per = explanation.operation or "operation"
     length = "" if part == SHARING else f" {PATH_LENGTH}"
     lines += [(), *paragraph(f"Per {per}; exact counts of one window.{length}")]
     return [*lines, *paragraph(_NO_MODEL[part])] if part in _NO_MODEL else lines
+
+
+def _lines_claim(found: WorkExplanation, step: LadderStep) -> str:
+    """How many lines are fetched, and the objects of the largest changes."""
+    taken = {row.kind: dict(row.where) for row in found.sharing or () if row.group == TAKEN}
+    told = [f"{counts.change(step, 'lines')}: {'; '.join(step.comparison.reasons)}"]
+    moved = [row for row in found.sharing or () if row.group == FETCHED]
+    for row in sorted(moved, key=lambda row: -abs(row.delta))[:_OBJECTS]:
+        lines = row.delta / found.explanation.operations
+        if abs(lines) < _LEAST_LINES:
+            break
+        writers = [name for name in taken.get(row.kind, ()) if taken[row.kind][name] * lines > 0]
+        readers = [name for name, n in row.where if n * lines > 0 and name not in writers]
+        way = "new" if not row.old else "gone" if not row.new else "more" if lines > 0 else "less"
+        said = [f"{way}: {row.kind} ({lines:+.3g})"]
+        said += [f"written in {writers[0]}()"] if writers else []
+        said += [f"read in {readers[0]}()"] if readers else []
+        told.append(", ".join(said))
+    return "; ".join(told)
 
 
 def kind_named(row: KindDelta) -> str:
@@ -596,7 +625,11 @@ def _work_document(told: WorkPart) -> tuple[str, dict[str, Any]]:
         picked(row, _WORK_HEAD, where=[{"function": name, "delta": n} for name, n in row.where])
         for row in (() if explanation.refused else _work_rows(found, part))
     ]
-    return part, picked(explanation, (*_WINDOWS, "refused", "rows"), rows=rows)
+    data = picked(explanation, (*_WINDOWS, "refused", "rows"), rows=rows)
+    if part == SHARING and (step := found.lines):
+        judged = picked(step.comparison, COUNTED)
+        data["lines"] = picked(step, ("old_value", "new_value", "comparison"), comparison=judged)
+    return part, data
 
 
 def _work_table(told: WorkPart) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:

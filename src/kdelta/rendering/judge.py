@@ -66,10 +66,9 @@ _HEAD = (
 
 def show(found: Judgement, *, details: bool | None = None) -> list[Line]:
     """The answer, then details (None: where few)."""
-    lines = list(paragraph(f"{found.name}: results of others, read as {found.read_as}", Tone.BOLD))
-    files = plural(len(found.sources), "file")
-    lines += paragraph(f"{files}, imported {found.created[:19]}Z", Tone.FAINT)
-    lines += _answer(found.answer, found.findings)
+    lines = list(_answer(found.answer, found.findings))
+    files = f"{plural(len(found.sources), 'file')} of others, read as {found.read_as}"
+    lines += paragraph(f"{found.name}: {files}, imported {found.created[:19]}Z", Tone.FAINT)
     count = len(found.findings)
     if details or (details is None and count <= _FEW):
         return [*lines, *_details(found)]

@@ -30,6 +30,7 @@ from kdelta.table import counts
 from kdelta.table.columns import (
     ABSENT,
     CROSSED,
+    VERDICT_TONES,
     Column,
     Line,
     Span,
@@ -44,7 +45,7 @@ from kdelta.table.columns import (
     tables_that_fit,
 )
 from kdelta.table.ladders import LadderView, facts, listed, page, where_more
-from kdelta.verdict.comparison import LEAST_SEEDS
+from kdelta.verdict.comparison import LEAST_SEEDS, Verdict
 
 if TYPE_CHECKING:
     from kdelta.analysis.lab import Survey, SurveyCell, SurveyRow, SurveyStep
@@ -111,28 +112,28 @@ def _count_data(report: Report[Measure]) -> dict[str, Any]:
     return picked(
         report,
         _REPORT_FIELDS,
-        ladders=[
+        ladders=[*map(_ladder_data, report.ladders)],
+    ) | ({"lines": [*map(_ladder_data, report.beside)]} if report.beside else {})
+
+
+def _ladder_data(ladder: Ladder[Measure]) -> dict[str, Any]:
+    return picked(
+        ladder,
+        _LADDER_FIELDS,
+        rungs=[
             picked(
-                ladder,
-                _LADDER_FIELDS,
-                rungs=[
-                    picked(
-                        rung,
-                        _RUNG_FIELDS,
-                        compiler=compiler_short(rung.compiler),
-                        skipped=bool(rung.skipped),
-                        comparison=picked(rung.comparison, COUNTED) if rung.comparison else None,
-                    )
-                    for rung in ladder.rungs
-                ],
-                steps=[
-                    picked(s, _STEP_FIELDS, comparison=picked(s.comparison, COUNTED))
-                    for s in ladder.steps
-                ],
-                machines=[picked(machine, ("environment", "arms")) for machine in ladder.machines],
+                rung,
+                _RUNG_FIELDS,
+                compiler=compiler_short(rung.compiler),
+                skipped=bool(rung.skipped),
+                comparison=picked(rung.comparison, COUNTED) if rung.comparison else None,
             )
-            for ladder in report.ladders
+            for rung in ladder.rungs
         ],
+        steps=[
+            picked(s, _STEP_FIELDS, comparison=picked(s.comparison, COUNTED)) for s in ladder.steps
+        ],
+        machines=[picked(machine, ("environment", "arms")) for machine in ladder.machines],
     )
 
 
@@ -343,7 +344,7 @@ def show_survey(found: Survey, *, details: bool = True) -> list[Line]:
     if report.done < report.planned:
         left = f"{report.done}/{report.planned} trials done; resume with: kdelta resume"
         lines += paragraph(f"{left} {report.run_id}", Tone.WARN)
-    lines += [*_survey_steps(found), (), *_survey_table(found)]
+    lines += [*_survey_steps(found), (), *_survey_table(found), *_survey_lines(report)]
     if details:
         lines += _survey_legend(found)
     lines += _survey_builds(found)
@@ -361,6 +362,31 @@ def _survey_table(found: Survey) -> Iterator[Line]:
         mark = CROSSED * any(cells[at].crossing for _, cells in rows)
         columns.append(Column(label + mark, shown, right=True))
     yield from table_lines(columns)
+
+
+def _survey_lines(report: Report[Measure]) -> Iterator[Line]:
+    """The lines that CPUs fetch from each other: the steps, and all kernels side by side."""
+    if not report.beside:
+        return
+    yield ()
+    for ladder in report.beside:
+        for step in ladder.steps:
+            yield from paragraph(f"{ladder.name}: {counts.change(step, ladder.unit)}.", Tone.BOLD)
+    kernels = dict.fromkeys(rung.arm for ladder in report.beside for rung in ladder.rungs)
+    columns = [Column("lines fetched", (short(one.name, _NAME_WIDTH) for one in report.beside))]
+    for kernel, label in zip(kernels, shortened([*kernels], _KERNEL_WIDTH), strict=True):
+        rungs = [{one.arm: one for one in each.rungs}.get(kernel) for each in report.beside]
+        columns.append(Column(label, map(_lines_span, rungs), right=True))
+    yield from table_lines(columns)
+    yield from paragraph(f"per operation; {_UNDECIDED}: UNDECIDED, !: INVALID", Tone.FAINT)
+
+
+def _lines_span(rung: Rung[Measure] | None) -> Span:
+    if rung is None or rung.total is None:
+        return Span(ABSENT, Tone.FAINT)
+    judged = rung.comparison.verdict if rung.comparison else Verdict.SAME
+    mark = {Verdict.UNDECIDED: _UNDECIDED, Verdict.INVALID: "!"}.get(judged, "")
+    return Span(number(rung.total.per_operation) + mark, VERDICT_TONES[judged])
 
 
 def _survey_rows(row: SurveyRow) -> Iterator[tuple[str, tuple[SurveyCell, ...]]]:

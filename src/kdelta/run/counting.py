@@ -150,7 +150,7 @@ class _CountedTrial(GuestTrial):
         if self._probing:
             self._probing.keep(self._folder, standing, table, target, self._kernel.release)
         if probes.SHARING in self._bench.probes:
-            self._moved = sharing.told(standing, data.phases)
+            self._moved = sharing.told(standing, data)
         return data, ()
 
     def _environment(self, identity: GuestIdentity) -> Environment:
@@ -171,26 +171,20 @@ class _CountedTrial(GuestTrial):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Data:
-    """What a kernel says of its data: its symbols, the plugin's option slabs= ("" for nothing)."""
-
-    symbols: kallsyms.Table | None
-    slabs: str
-
-    def named(self, line: int) -> str:
-        """The data in a line, "" where no symbol says it."""
-        return self.symbols.within(line, line + 64) if self.symbols else ""
-
-
 @lru_cache(maxsize=4)
-def _data(image: Path) -> _Data:
+def _data(image: Path) -> sharing.Naming:
     kernel = unpacked_kernel(image)
-    members = {"slab": ("slab_cache",), "kmem_cache": ("name", "size")}
-    found = btf.offsets(kernel, members)
-    every = [found.get((of, name)) for of, names in members.items() for name in names]
-    slabs = "" if None in every else ":".join(map(str, every))
-    return _Data(kallsyms.read(kernel), slabs)
+    types, symbols = btf.read(kernel), kallsyms.read(kernel)
+    named = dict(zip(symbols.names, symbols.starts, strict=True)) if symbols else {}
+    cache = [("kmem_cache", name) for name in ("name", "size", "refcount")]
+    every = [types and types.offset(*one) for one in (("slab", "slab_cache"), *cache)]
+    every.append(named.get("__per_cpu_offset"))
+    return sharing.Naming(
+        named=symbols.within if symbols else lambda _start, _end: "",
+        member=lru_cache(maxsize=None)(types.member) if types else lambda _of, _offset: "",
+        own=(named.get("__per_cpu_start", 0), named.get("__per_cpu_end", 0)),
+        slabs="" if None in every else ":".join(map(str, every)),
+    )
 
 
 def _windows(scenario: workload.Scenario) -> int:
@@ -232,7 +226,7 @@ class Probing:
     asked: tuple[probes.Value, ...]
     places: values.Reads | None
     memory: memory.Map | None = None
-    data: _Data | None = None
+    data: sharing.Naming | None = None
 
     def files(self, folder: Path) -> dict[str, Any]:
         """Write what the plugin reads; fields of its CountingFiles."""
@@ -269,7 +263,7 @@ class Probing:
                 given = window.touched, names, table, release, self.memory
                 told["memory"][phase] = memory.memory(*given)
                 if self.data:
-                    told["sharing"][phase] = sharing.sharing(*given, self.data.named)
+                    told["sharing"][phase] = sharing.sharing(*given, self.data)
             if self.asked:
                 told["values"][phase] = self._histograms(window)
         told["memory"] = told["memory"] if self.memory else None

@@ -216,7 +216,7 @@ def bench_of(
     if shared and not all(2 <= one.cpus <= MOST_CPUS for one in guests_of(study)):
         cause = f"lines are shared by 2 to {MOST_CPUS} CPUs"
         raise SpecError(cause, place="cpus", action="count a scenario of turns, or add --cpus 2")
-    emulator = qemu.for_counting(settings.target, wanted_qemu, progress)
+    emulator = qemu.for_counting(settings.target, qemu.not_turning(wanted_qemu), progress)
     for asked in {point.machine.cpu_model: point.machine for point in points(study)}.values():
         check_cpu(emulator, asked)
     return Bench(

@@ -328,7 +328,7 @@ class Recount:
             own = table or Symbols((), ())
             standing, data = counted(raw, own, reading, target, scenario.by_design)
             if probes.SHARING in self._record.study.plan.probes:
-                moved.extend(sharing.told(standing, data.phases))
+                moved.extend(sharing.told(standing, data))
             return data, ()
 
         moved: list[MetricValue] = []

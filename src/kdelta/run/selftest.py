@@ -2,13 +2,14 @@
 """Does this QEMU count right?  Asked once of each QEMU, CPU and plugin, before it counts anything.
 
 A program of known numbers (guest/selftest.c) is counted in a guest: loops, string instructions
-where there are any, faults in the middle and at the end of blocks, system calls.
+where there are any, faults in the middle and at the end of blocks, system calls.  Of a QEMU whose
+CPUs take turns: which CPU counted, and that the line of a word goes from one to the other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kdelta import cache, data, guest
@@ -18,6 +19,7 @@ from kdelta.files import read_once
 from kdelta.guests import orders, qemu
 from kdelta.guests.checkpoint import Checkpoint
 from kdelta.guests.session import Guest, RestoreError
+from kdelta.probes import calls, memory, sharing
 from kdelta.run.guest_trial import Bench
 
 _TIMEOUT_S = 120.0
@@ -27,7 +29,8 @@ _FORMAT = "2"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownWindow:
     """A window: strings are (name, executions, bytes), calls (function, how often entered), made
-    the system calls, (number, errno, how often).
+    the system calls, (number, errno, how often).  lines: what an atomic instruction of this CPU
+    fetched and took from another one, None: not asked.
     """
 
     what: str
@@ -35,6 +38,8 @@ class KnownWindow:
     strings: tuple[tuple[str, int, int], ...] = ()
     calls: tuple[str, int] | None = None
     made: tuple[int, ...] = ()
+    cpu: int = 0
+    lines: int | None = None
 
 
 # By phase; the numbers of rounds are those of the C file.
@@ -61,6 +66,10 @@ KNOWN = {
     ),
     "riscv64": (_LOOP, *_entering("handle_exception", "handle_exception", 173)),
 }
+# Nobody has touched the word before the first turn.
+_TURNS = tuple(
+    KnownWindow(what=f"turn {turn}", user=1, cpu=turn % 2, lines=int(turn > 0)) for turn in range(4)
+)
 
 
 def name(arch: str) -> str:
@@ -70,7 +79,7 @@ def name(arch: str) -> str:
     if arch not in KNOWN:
         return ""
     texts = map(read_once, guest.sources(_program()))
-    return cache.digest(_FORMAT, qemu.plugin_digest(), repr(KNOWN[arch]), *texts)[:16]
+    return cache.digest(_FORMAT, qemu.plugin_digest(), repr((KNOWN[arch], _TURNS)), *texts)[:16]
 
 
 def _program() -> Path:
@@ -83,13 +92,14 @@ def passed(
     """The name of the test that this QEMU passed with this CPU, now or before.
 
     table: the functions of the image's kernel.  whole: says whether the guest is what was saved;
-    asked when it is to be used.  "" where there is no test: on arm64, on several CPUs, and on a
-    kernel on which the program does not run to its end, which is for its trial to say.  Raises
-    InfraError for a QEMU that counts something else than is known.
+    asked when it is to be used.  "" where there is no test: on arm64, on several CPUs that take no
+    turns, and on a kernel on which the program does not run to its end, which is for its trial to
+    say.  Raises InfraError for a QEMU that counts something else than is known.
     """
     emulator, settings = bench.emulator, bench.settings
-    if settings.arch not in KNOWN or settings.cpus != 1:
+    if settings.arch not in KNOWN or not (settings.cpus == 1 or emulator.turns):
         return ""
+    wanted = _TURNS if emulator.turns else KNOWN[settings.arch]
     program = guest.program(_program(), settings.target)
     build = emulator.program.stat()
     # Another compiler's program is tested once more, and is the same test.
@@ -101,7 +111,7 @@ def passed(
         if not whole():
             raise RestoreError("the saved guest is damaged")
         counted = _counted(bench, point, image, table, program)
-        if fault := difference(counted, table, KNOWN[settings.arch]):
+        if fault := difference(counted, table, wanted):
             cause = f"QEMU {emulator.version} fails its self-test: {fault}"
             action = f"get another with: kdelta tools qemu fetch {qemu.PINNED}"
             raise InfraError(cause, place=str(emulator.program), action=action)
@@ -121,10 +131,14 @@ def _counted(
     with cache.passing("selftests") as folder:
         files = qemu.CountingFiles(output=folder / "counts", events=folder / "events")
         files.events.write_text(insns.events(table, target))
+        if bench.emulator.turns and (places := memory.of(target.debian, "")):
+            listed = folder / "functions"
+            calls.functions(table, program.read_bytes()).write(listed)
+            files = replace(files, functions=listed, memory=places.option, sharing=True)
         launch = qemu.Launch(
             image=image,
             initramfs=guest.initramfs(target, image),
-            orders=(orders.run([]),),
+            orders=(orders.run(["turns"] * bench.emulator.turns),),
             program=program,
             counting=files,
             restore=point.folder,
@@ -141,6 +155,10 @@ def difference(counts: insns.Counts, table: symbols.Symbols, wanted: Sequence[Kn
     if [window.phase for window in counts.windows] != list(range(len(wanted))):
         return f"it has {len(counts.windows)} windows, not {len(wanted)}"
     for known, window in zip(wanted, counts.windows, strict=True):
+        if window.vcpu != known.cpu:
+            return f"{known.what} was counted on CPU {window.vcpu}, not {known.cpu}"
+        if known.lines not in (None, moved := sharing.by_atomics(window.touched)):
+            return f"{known.what} moved {moved} lines, not {known.lines}"
         if window.user != known.user:
             return f"{known.what} took {window.user} instructions, not {known.user}"
         own = (row for row in window.strings if row.address < 1 << 63)

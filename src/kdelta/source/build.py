@@ -198,7 +198,6 @@ def _flock(descriptor: int, folder: Path) -> None:
 
 BUILT_FOR = "amd64"  # where nothing else is said
 _FORMAT = 2
-_MOST_NOTE = 4 << 20
 _COMPILE_S = 600.0
 _STEPS_COLD = 1780
 _BTF = "DEBUG_INFO_BTF"
@@ -411,8 +410,10 @@ class Beside:
     source: Path
     changed: frozenset[Path]
 
-    def compiled(self, name: str, target: Path, *, confined: bool = False) -> process.Completed:
-        """Compile an object into another file, as kbuild did.
+    def compiled(
+        self, name: str, target: Path, *more: str, confined: bool = False
+    ) -> process.Completed:
+        """Compile an object into another file, as kbuild did; more: options, as -E.
 
         What kbuild does to the object afterwards (objtool) is left out.  Raises InfraError.
         """
@@ -421,7 +422,7 @@ class Beside:
         if len(words) < 4 or words[-3:-1] != ["-o", name] or "-c" not in words:
             raise InfraError(f"kbuild's saved command for {name} is not understood")
         argv = [word for word in words[:-3] if not word.startswith("-Wp,-M")]
-        argv += [f"-Wp,-MMD,{note}", "-o", str(target), words[-1]]
+        argv += [f"-Wp,-MMD,{note}", *more, "-o", str(target), words[-1]]
         argv = replace(maker, confined=confined).isolated(
             argv, maker.output, writable=False, readable=self.source
         )
@@ -480,6 +481,16 @@ def note_tried(output: Path, target: str) -> None:
     path = output / target
     path.parent.mkdir(parents=True, exist_ok=True)
     path.with_name(f".{path.name}.cmd").touch()
+
+
+def sources(output: Path, target: str) -> frozenset[str]:
+    """The files of the source of which a target is made, as kbuild noted it; none for no target."""
+    path = output / target
+    with contextlib.suppress(OSError):
+        note = files.content(path.with_name(f".{path.name}.cmd"), _MOST_NOTE)
+        words = (word for word in note.decode(errors="replace").split() if word.startswith("../"))
+        return frozenset(word.removeprefix("../") for word in words)
+    return frozenset()
 
 
 def saved_command(output: Path, target: str) -> str:

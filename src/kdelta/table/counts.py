@@ -42,6 +42,8 @@ def heading(ladder: Ladder[Measure]) -> str:
         phases = next(rung.phases for rung in ladder.rungs if rung.phases)
         units = ", ".join(f"{measure.phase} per {measure.operation}" for measure in phases)
         unit = f"total per iteration, {units}"
+    if ladder.unit == "lines":
+        return f"lines that CPUs in turns fetch from each other, {unit}; no time: nobody waits"
     return f"instructions retired by the guest, user + kernel, {unit}; path length, never a time"
 
 
@@ -119,7 +121,7 @@ def legend(report: RunLadders[Measure], ladder: Ladder[Measure]) -> Iterator[str
     yield from _repeats_legend(ladder)
     yield f"n: trials ok/planned, {ladder.replicates}"
     above = f"{ladder.baseline} to this one" if ladder.baseline else "the row above"
-    yield f"verdict: of the step from {above}, grade exact-path"
+    yield f"verdict: of the step from {above}, grade {ladder.grade}"
     if _closed(ladder):
         yield "gap closed: of the study's gap, by this kernel"
     if any(m.kind is LocationKind.MEDIAN for rung in ladder.rungs for m in rung.phases):
@@ -156,16 +158,17 @@ def conclusion(report: RunLadders[Measure], ladder: Ladder[Measure]) -> Iterator
         yield from paragraph(f"{ladder.name}: {_no_step(report, ladder)}", Tone.BOLD)
         return
     largest, *others = ladder.steps
-    yield from paragraph(f"{ladder.name}: {_change(largest)}.", Tone.BOLD)
+    yield from paragraph(f"{ladder.name}: {change(largest, ladder.unit)}.", Tone.BOLD)
     if others:
         what = "Others" if ladder.baseline else "Other steps"
         yield from paragraph(f"{what} above {report.step_percent:g} %:")
     for step in others:
-        yield from paragraph(_change(step), indent="  ")
+        yield from paragraph(change(step, ladder.unit), indent="  ")
     alike = {one.reference for one in report.ladders if one.scenario == ladder.scenario}
     named = ladder.reference if len(alike) > 1 else ladder.scenario
     scenario = f" --scenario {named}" if len(report.ladders) > 1 else ""
     scenario += f" --point '{ladder.point}'" if ladder.point else ""
+    scenario += " --sharing" if ladder.unit == "lines" else ""
     yield from paragraph(
         f"Its functions: kdelta explain {report.run_id} {largest.old} {largest.new}{scenario}"
     )
@@ -178,7 +181,7 @@ def findings(report: RunLadders[Measure]) -> Iterator[str]:
         return  # of one kernel nothing is found
     for ladder in known:
         found = [gap.removesuffix(".")] if (gap := _gap(ladder)) else []
-        found += [_change(step) for step in ladder.steps]
+        found += [change(step, ladder.unit) for step in ladder.steps]
         yield f"{ladder.name}: {'; '.join(found) or _no_step(report, ladder).removesuffix('.')}"
 
 
@@ -252,10 +255,11 @@ def _no_step(report: RunLadders[Measure], ladder: Ladder[Measure]) -> str:
     return f"no step above {percent} was found, and not every pair is decided: {pairs}{size}."
 
 
-def _change(step: LadderStep) -> str:
+def change(step: LadderStep, unit: str) -> str:
+    """A step in words; unit: what its values count."""
     found = step.comparison
     ratio = f" {times(found.ratio)}" if found.ratio is not None else ""
-    values = f"{number(step.old_value)} -> {number(step.new_value)} instructions"
+    values = f"{number(step.old_value)} -> {number(step.new_value)} {unit}"
     return (
         f"{found.verdict}{ratio} from {step.old} to {step.new}:"
         f" {values} per {step.operation} ({found.grade}){found.hidden}"

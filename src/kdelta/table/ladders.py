@@ -83,7 +83,7 @@ def page(
             lines += paragraph(f"{lesson}.", Tone.BOLD)
     lines += _overview(report.ladders, view)
     told: set[str] = set()
-    for ladder in report.ladders:
+    for ladder in (*report.ladders, *report.beside):
         lines += [*[()] * bool(lines), *_ladder(report, ladder, view, told, details=details)]
     lines += tables
     return [*lines, *(_details(report, view) if details else where_more(report.run_id))]

@@ -279,27 +279,29 @@ class Changes:
     left: frozenset[str] = frozenset()
 
 
-def difference(old: Normals, new: Normals, *, one_source: bool = False) -> Changes:
+def difference(
+    old: Normals, new: Normals, *, one_source: bool = False, stay: Collection[str] = ()
+) -> Changes:
     """Compare an object as it is with the patched one.
 
     one_source: both are of the same source, compiled in two ways, so that each function may stay
-    the image's: those that ran at boot, and those that nothing can lead to.
+    the image's: those that ran at boot, those that nothing can lead to, and those of `stay`.
     """
-    both = old.functions.keys() & new.functions.keys()
-    equal = {n for n in both if old.normal(old.functions[n]) == new.normal(new.functions[n])}
-    whole = {_whole(name) for name in (old.functions.keys() | new.functions.keys()) - equal}
-    changed = {index for name, index in new.functions.items() if _whole(name) in whole}
-    untraced = set(_widened(old, new, changed))
+    others = changed(old, new)
+    replaced = {index for name, index in new.functions.items() if name in others}
+    untraced = set(_widened(old, new, replaced))
     refused, left = list[str](), frozenset[str]()
     if one_source:
-        left = _left(old, new, changed, untraced)
-        changed = {at for at in changed if _whole(new.own.symbols[at].name) not in left}
+        kept_back = {_whole(name) for name in stay}
+        left = _left(old, new, replaced, untraced | kept_back)
+        replaced = {at for at in replaced if _whole(new.own.symbols[at].name) not in left}
+        left -= kept_back - others - untraced
     else:
         refused += (
             f"{name}() is not traced, so that nothing can lead from it to the changed one"
             for name in sorted(untraced)
         )
-    kept = frozenset(changed)
+    kept = frozenset(replaced)
     same = {
         index: old.functions[name] for name, index in new.functions.items() if index not in kept
     }
@@ -318,6 +320,15 @@ def difference(old: Normals, new: Normals, *, one_source: bool = False) -> Chang
         refused=tuple(refused),
         left=left,
     )
+
+
+def changed(old: Normals, new: Normals) -> set[str]:
+    """The functions that are not the same in two objects, each with its cold half."""
+    both = old.functions.keys() & new.functions.keys()
+    every = old.functions.keys() | new.functions.keys()
+    equal = {n for n in both if old.normal(old.functions[n]) == new.normal(new.functions[n])}
+    whole = {_whole(name) for name in every - equal}
+    return {name for name in every if _whole(name) in whole}
 
 
 def _leads(old: Normals, new: Normals, index: int) -> bool:

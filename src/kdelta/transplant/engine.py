@@ -9,7 +9,9 @@ behind the image in one file: PID 1 loads it before anything else.
 from __future__ import annotations
 
 import contextlib
+import re
 import tempfile
+import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -26,16 +28,18 @@ from kdelta.kernels.image import Transplanted, bringing
 from kdelta.kernels.kernel import Kernel
 from kdelta.source import build, kconfig, make, own_build
 from kdelta.source.tree import SourceTree
-from kdelta.transplant import objects
-from kdelta.transplant.difference import Normals, difference
+from kdelta.transplant import objects, wide
+from kdelta.transplant.difference import Normals, changed, difference
 from kdelta.transplant.graft import Grafted, Patched, graft, shared
 from kdelta.transplant.proof import Listing, Proven, functions_of, prove
+from kdelta.transplant.wide import ExecutedObjects
 
 # The code that a transplant depends on.
 _OWN = ("transplant", "disassembly", "options.py", "options.toml", "source/build.py")
 _NAME = "kdelta_transplant"
 _FILE = "transplant.ko"
 _COMPILE_S = 600.0
+_MAY_BE_WIDE = re.compile(r"(?:arch/x86/)?include/.*\.h")
 # A module without the image's CRCs is taken, and functions begin with room for a jump.
 _NEEDED = ("MODULES", "MODULE_FORCE_LOAD", "DYNAMIC_FTRACE")
 
@@ -116,13 +120,17 @@ def _sources() -> tuple[Path, ...]:
 
 @dataclass(slots=True, kw_only=True)
 class Transplant:
-    """A patched source of a release.  Its two kernels are made of what was compiled once."""
+    """A patched source of a release.  Its two kernels are made of what was compiled once.
+
+    ran: of a header that too many objects include, what decides which of them are compiled.
+    """
 
     ground: Ground
     patched: SourceTree
     confined: bool = False
     progress: Progress | None = None
-    _found: tuple[Image, list[Patched]] | None = field(default=None, init=False)
+    ran: ExecutedObjects = field(default_factory=ExecutedObjects)
+    _found: tuple[Image, list[Patched], set[str]] | None = field(default=None, init=False)
 
     def kernel(self, *, reference: str = "", name: str = "", null: bool = False) -> Kernel:
         """The release with the functions that the patched source changes.
@@ -132,36 +140,89 @@ class Transplant:
         InfraError.
         """
         name = name or f"{self.ground.tree.name}+{'+'.join(self.patched.variants)}"
-        content = partial(self._content, null=null)
-        return kept(self.ground, self.patched, [str(null)], content, reference=reference, name=name)
+        content, words = partial(self._content, null=null), [str(null)]
+        files = objects.check_source(self.ground.tree, self.patched)
+        if self.ran.functions and any(_MAY_BE_WIDE.match(each) for each in files):
+            with self.ground.opened(self.progress) as maker:
+                touched, some = self._touched(maker)
+                words += touched if some else ()
+        return kept(self.ground, self.patched, words, content, reference=reference, name=name)
+
+    def _touched(self, maker: make.Make) -> tuple[dict[str, bool], bool]:
+        files = objects.check_source(self.ground.tree, self.patched)
+        image = opened(self.ground.kernel.image, self.ground.kernel.release)
+        return self.ran.touched(files, maker, image, self.progress)
 
     def _content(self, *, null: bool) -> bytes:
         """The image's file."""
         kernel = self.ground.kernel
         with self.ground.opened(self.progress) as maker:
             self._found = self._found or self._compared(maker)
-            image, parts = self._found
+            image, parts, stay = self._found
             if not parts:
+                if unknown := self.ran.names & stay:
+                    raise objects.cannot(f"{min(unknown)}() cannot be replaced")
                 return kernel.image.read_bytes()
-            content = joined(maker, kernel, image, parts, contents(kernel, parts), null=null)
+            content = joined(maker, kernel, image, parts, contents(kernel, parts, stay), null=null)
         maker.log.unlink(missing_ok=True)
         return content
 
-    def _compared(self, maker: make.Make) -> tuple[Image, list[Patched]]:
-        """The release's image, and the objects in which the patch changes functions."""
+    def _compared(self, maker: make.Make) -> tuple[Image, list[Patched], set[str]]:
+        """The release's image, the objects in which the patch changes functions, and the functions
+        that may have the code of before, though the patch may change it.
+        """
         image = opened(self.ground.kernel.image, self.ground.kernel.release)
-        old = self._prepared(maker, image)
+        touched, some = self._touched(maker)
+        old = self._prepared(maker, image, touched)
         with self.ground.changed_to(self.patched, maker, [*old]) as place:
+            if some:
+                self._check_shared(maker, place, [*old])
             new = self._compiled(place, [*old])
+        parts, stay = list[Patched](), set(self.ran.lost if some else ())
         # Of a header most objects stay as they are, to the byte: nothing is read of these.
-        pairs = ((name, own, new[name]) for name, own in old.items() if own != new[name])
-        found = (patched(name, normals(a), normals(b), image) for name, a, b in pairs)
-        return image, [part for part in found if part.difference.kept]
+        for name in (name for name, own in old.items() if own != new[name]):
+            if not is_c(maker, name):
+                raise objects.cannot(f"{name} is of an assembler's file")
+            before, after = normals(old[name]), normals(new[name])
+            one_source = some and not touched[name]
+            try:
+                part = patched(name, before, after, image, one_source=one_source)
+            except objects.NotTransplantedError:
+                if not one_source:
+                    raise
+                stay |= changed(before, after)
+                continue
+            stay |= part.difference.left
+            if part.difference.kept:
+                parts.append(part)
+        return image, parts, stay
 
-    def _prepared(self, maker: make.Make, image: Image) -> dict[str, bytes]:
-        """The objects of the release that the patch touches, as far as its image has them."""
+    def _check_shared(self, maker: make.Make, place: build.Beside, names: Sequence[str]) -> None:
+        """Raise NotTransplantedError where what the patch changes has to be one for all objects."""
         files = objects.check_source(self.ground.tree, self.patched)
-        touched = objects.touched(files, maker.source)
+        left = {name for name in files if name.endswith(".h")}
+        plain = build.Beside(maker=maker, source=maker.source, changed=frozenset())
+        shared_names, known = set[str](), {*files, *(f"{name[:-2]}.c" for name in names)}
+        for name in names:
+            read = left & build.sources(maker.output, name)
+            if read and is_c(maker, name):
+                left -= read
+                was, now = (self._text(each, name) for each in (plain, place))
+                shared_names |= wide.shared(was, now)
+        objects.check_named(shared_names, known, maker.source)
+
+    def _text(self, place: build.Beside, name: str) -> str:
+        """What the preprocessor makes of the source of an object, with all macros."""
+        path = self._made(place, name, "-E", "-dD")
+        text = path.read_text(errors="replace")
+        for each in (path, path.with_suffix(".d")):
+            each.unlink()
+        return text
+
+    def _prepared(
+        self, maker: make.Make, image: Image, touched: Mapping[str, bool]
+    ) -> dict[str, bytes]:
+        """The objects of the release that the patch touches, as far as its image has them."""
         missing = [name for name in touched if not build.is_noted(maker.output, name)]
         if self.ground.own:
             # The objects of a user's build, compiled beside it: there they may be linked or gone.
@@ -172,7 +233,7 @@ class Transplant:
             plain = build.Beside(maker=maker, source=maker.source, changed=frozenset())
             found = self._compiled(plain, [name for name in touched if name not in missing])
         else:
-            made(maker, touched, self.progress)
+            objects.made(maker, touched, self.progress)
             paths = {name: maker.output / name for name in touched}
             found = {name: read(path) for name, path in paths.items() if path.exists()}
         for name, is_own in touched.items():
@@ -187,38 +248,28 @@ class Transplant:
 
     def _compiled(self, place: build.Beside, names: Sequence[str]) -> dict[str, bytes]:
         """The patched objects, by the commands that made the release's."""
-        maker = place.maker
-
-        def one(name: str) -> tuple[str, bytes]:
-            target = maker.desk / name.replace("/", "-")
-            command = build.saved_command(maker.output, name)
-            if command.count(f"-c -o {name} ") != 1 or "objtool" in command:
-                raise objects.cannot(f"{name} is made in another way than by one compiler's call")
-            done = place.compiled(name, target, confined=self.confined)
-            if done.returncode:
-                with cache.writing(maker.log):
-                    maker.log.write_text(done.stderr)
-                raise make.failure(self.patched.title, done.stderr, maker.log, maker.output)
-            return name, read(target)
-
         with ThreadPoolExecutor(make.jobs()) as pool:
-            return dict(pool.map(one, names))
+            made = pool.map(lambda name: read(self._made(place, name)), names)
+            return dict(zip(names, made, strict=True))
+
+    def _made(self, place: build.Beside, name: str, *more: str) -> Path:
+        """What the compiler makes of the source of an object; more: options."""
+        maker = place.maker
+        target = maker.desk / f"{uuid.uuid4()}-{name.replace('/', '-')}"
+        command = build.saved_command(maker.output, name)
+        if command.count(f"-c -o {name} ") != 1 or "objtool" in command:
+            raise objects.cannot(f"{name} is made in another way than by one compiler's call")
+        done = place.compiled(name, target, *more, confined=self.confined)
+        if done.returncode:
+            with cache.writing(maker.log):
+                maker.log.write_text(done.stderr)
+            raise make.failure(self.patched.title, done.stderr, maker.log, maker.output)
+        return target
 
 
-def made(maker: make.Make, wanted: Mapping[str, bool], progress: Progress | None) -> None:
-    """Make objects that are not there yet.  False: one that need not compile."""
-    if all(build.is_noted(maker.output, name) for name in wanted):
-        return
-    with build.making(maker) as own:
-        missing = [name for name in wanted if not build.is_noted(own.output, name)]
-        if named := [name for name in missing if wanted[name]]:
-            own.run(named, progress=progress)
-        if others := [name for name in missing if not wanted[name]]:
-            # Some are of other configurations, and do not compile in this one.
-            with contextlib.suppress(make.SourceError):
-                own.run(["--keep-going", *others], steps=len(others), progress=progress)
-            for name in others:
-                build.note_tried(own.output, name)
+def is_c(maker: make.Make, name: str) -> bool:
+    """True for an object of a C file, not of an assembler's."""
+    return (maker.source / name).with_suffix(".c").exists()
 
 
 def normals(content: bytes) -> Normals:
@@ -242,12 +293,14 @@ def patched(
 
     Raises NotTransplantedError.
     """
+    proven = prove(before.listing, image) if one_source else Proven()
     try:
-        found = difference(before, after, one_source=one_source)
+        found = difference(before, after, one_source=one_source, stay=proven.differing)
     except elf.BadElf as error:
         raise objects.cannot(f"{name}: {error}") from error
-    proven = prove(before.listing, image) if found.kept or one_source else Proven()
-    if proven.differing:
+    if found.kept and not one_source:
+        proven = prove(before.listing, image)
+    if proven.differing and not one_source:
         function, why = next(iter(proven.differing.items()))
         raise objects.cannot(f"{function}() of {name} is not the image's: {why}")
     if found.refused:
@@ -275,8 +328,8 @@ def _unchanged(part: Patched) -> Patched:
     return replace(part, new=old, difference=unchanged)
 
 
-def contents(kernel: Kernel, parts: Sequence[Patched]) -> Transplanted:
-    """What a release with these parts says of itself."""
+def contents(kernel: Kernel, parts: Sequence[Patched], stay: Collection[str] = ()) -> Transplanted:
+    """What a release with these parts says of itself; stay: functions that may be as before."""
     replaced, added, code = set[str](), set[str](), dict[str, str]()
     for part in parts:
         for index in part.difference.kept:
@@ -290,6 +343,7 @@ def contents(kernel: Kernel, parts: Sequence[Patched]) -> Transplanted:
         added=tuple(sorted(added)),
         gone=tuple(sorted(name for part in parts for name in part.difference.gone)),
         code=code,
+        kept=tuple(sorted(stay)),
     )
 
 

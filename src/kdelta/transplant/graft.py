@@ -93,7 +93,7 @@ class Patched:
         if before is None:
             return None
         symbol = self.old.own.symbols[before]
-        if symbol.kind == FUNCTION:
+        if symbol.kind == FUNCTION and symbol.name not in self.proven.differing:
             return self.proven.functions.get(before)
         if before in self.proven.data:
             return self.proven.data[before]

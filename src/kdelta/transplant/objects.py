@@ -3,20 +3,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache as remember
 from pathlib import Path
 from posixpath import dirname, normpath
 
 from kdelta import process
+from kdelta.archive.apt import Progress
 from kdelta.errors import SpecError
-from kdelta.source import git
+from kdelta.source import build, git
+from kdelta.source.make import Make, SourceError
 from kdelta.source.tree import SourceTree, changes
 
 MOST = 120
 _GREP_S = 300.0
-_GREP = ("grep", "-wF", "--no-color", "--no-line-number", "--no-column", "--full-name")
+_GREP = ("grep", "-E", "--no-color", "--no-line-number", "--no-column", "--full-name")
 _TOLD = re.compile(r'(?:\./)?([^:]+):\s*#\s*include\s*([<"])([^>"]+)[>"]')
 _SEARCHED = ("include", "arch/x86/include", "include/uapi", "arch/x86/include/uapi")
 _CODE = (
@@ -25,6 +28,7 @@ _CODE = (
 )  # fmt: skip
 _SYSTEM_CALL = re.compile(r"__(?:x64|do|se)_sys_")
 # A line at the left edge that ends no statement; in it words before "(", or a macro's first.
+_MAY_DEFINE = r"^[A-Za-z_].*\(.*[^;]$"
 _DEFINES = re.compile(r"(?!EXPORT)[A-Za-z_].*[^;]$")
 _WORD = re.compile(r"\b\w+(?=\s*\()|(?<=[A-Z\d]\()\w+")
 # Programs that the build runs, which must not be a stranger's.
@@ -95,10 +99,11 @@ def _of_boot(lines: Sequence[str]) -> str:
     return named[1] if named and re.search(r"\b__(?:init|exit|meminit)\b", head) else ""
 
 
-def touched(files: Sequence[str], source: Path) -> dict[str, bool]:
+def touched(files: Sequence[str], source: Path, *, some: bool = False) -> dict[str, bool]:
     """The objects that are made of files: name -> True where the image has to have it.
 
-    source: the tree before the patch.  Raises NotTransplantedError for more than MOST.
+    source: the tree before the patch.  some: of more than MOST not all will be made.
+    Raises NotTransplantedError for more, else.
     """
     code = [name for name in files if name.endswith(".c")]
     headers = [name for name in files if name.endswith(".h") and (source / name).exists()]
@@ -113,6 +118,8 @@ def touched(files: Sequence[str], source: Path) -> dict[str, bool]:
         if len(users := including([name], includes)) == 1:
             found[f"{users[0][:-2]}.o"] = True
     if len(found) > MOST:
+        if some:
+            return found
         raise cannot(f"{len(found)} objects include what it changes, more than {MOST}")
     if of_assembly:
         raise cannot(f"what it changes is included by {of_assembly[0]}, which is no C file")
@@ -132,24 +139,58 @@ def defining(functions: Iterable[str], source: Path, commit: str = "") -> list[s
     commit: of the repository at source, whose work tree is then not looked at.  What a macro or a
     header defines is not found, and some of the files are of other machines.
     """
-    names = {_SYSTEM_CALL.sub("", name.partition(".")[0]) for name in functions}
+    return sorted(set[str]().union(*definers(functions, source, commit).values()))
+
+
+def plain(name: str) -> str:
+    """The name of a function as its source has it."""
+    return _SYSTEM_CALL.sub("", name.partition(".")[0])
+
+
+def definers(functions: Iterable[str], source: Path, commit: str = "") -> dict[str, set[str]]:
+    """`defining` for each function, by its plain name."""
+    names = set(map(plain, functions))
     found: dict[str, set[str]] = {}
     for folders in (_CODE, ("drivers",)):
         if not (wanted := names - found.keys()):
             break
-        words = [f"-e{name}" for name in sorted(wanted)]
         if commit:
             files = [f":(top,glob){folder}/**/*.c" for folder in folders]
-            done = git.ask(source, *_GREP, *words, commit, "--", *files)
+            done = git.ask(source, *_GREP, _MAY_DEFINE, commit, "--", *files)
         else:
-            argv = ["grep", "-rwF", "--include=*.c", *words, *folders]
+            argv = ["grep", "-rE", "--include=*.c", _MAY_DEFINE, *folders]
             done = process.run(argv, timeout=_GREP_S, cwd=source, env={"LC_ALL": "C"}, check=False)
         for line in done.stdout.splitlines():
             file, _, text = line.removeprefix(f"{commit}:").partition(":")
             if _DEFINES.match(text):
                 for name in wanted.intersection(_WORD.findall(text)):
                     found.setdefault(name, set()).add(f"{file[:-2]}.o")
-    return sorted(set[str]().union(*found.values()))
+    return found
+
+
+def whole(names: Iterable[str], source: Path) -> set[str]:
+    """Objects, and those of the C files that include the source of one, for that or beside it."""
+    includes = _includes(source, all_kinds=False)
+    included = {name for names in includes.values() for name in names}
+    found = set[str]()
+    for name in names:
+        file = f"{name[:-2]}.c"
+        if file not in included or _is_made(source / file):
+            found.add(name)
+        found.update(f"{user[:-2]}.o" for user in including([file], includes))
+    return found
+
+
+def check_named(words: Collection[str], known: Collection[str], source: Path) -> None:
+    """Raise NotTransplantedError where files of code, but for known ones, have one of these."""
+    if not words:
+        return
+    argv = ["grep", "-rlwF", "--include=*.[chS]", *(f"-e{word}" for word in sorted(words))]
+    argv += [*_CODE, "drivers", "include"]
+    found = process.run(argv, timeout=_GREP_S, cwd=source, env={"LC_ALL": "C"}, check=False)
+    if files := sorted({*found.stdout.split()} - {*known}):
+        few = ", ".join(sorted(words)[:3])
+        raise cannot(f"{files[0]}, of which nothing ran, names what is another: {few}")
 
 
 def including(headers: Iterable[str], includes: Mapping[str, Sequence[str]]) -> list[str]:
@@ -191,3 +232,19 @@ def _places(name: str, quote: str, included: str) -> Iterator[str]:
         yield normpath(f"{dirname(name)}/{included}")
     for folder in (*_SEARCHED, ".", dirname(name)):
         yield normpath(f"{folder}/{included}")
+
+
+def made(maker: Make, wanted: Mapping[str, bool], progress: Progress | None) -> None:
+    """Make objects that are not there yet.  False: one that need not compile."""
+    if all(build.is_noted(maker.output, name) for name in wanted):
+        return
+    with build.making(maker) as own:
+        missing = [name for name in wanted if not build.is_noted(own.output, name)]
+        if named := [name for name in missing if wanted[name]]:
+            own.run(named, progress=progress)
+        if others := [name for name in missing if not wanted[name]]:
+            # Some are of other configurations, and do not compile in this one.
+            with contextlib.suppress(SourceError):
+                own.run(["--keep-going", *others], steps=len(others), progress=progress)
+            for name in others:
+                build.note_tried(own.output, name)

@@ -15,11 +15,9 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import msgspec
-
 from kdelta import options
 from kdelta.archive.apt import Progress
-from kdelta.disassembly import option_code, relocatable
+from kdelta.disassembly import option_code
 from kdelta.disassembly.image import Image, opened
 from kdelta.disassembly.relocatable import FUNCTION
 from kdelta.errors import SpecError
@@ -28,7 +26,7 @@ from kdelta.kernels.kernel import Kernel
 from kdelta.printable import meant
 from kdelta.source import build, kconfig
 from kdelta.source.make import Make
-from kdelta.transplant import engine, objects
+from kdelta.transplant import engine, objects, wide
 from kdelta.transplant.difference import COLD
 from kdelta.transplant.graft import Patched
 
@@ -109,14 +107,16 @@ class _Without:
     def content(self) -> bytes:
         """The image's file."""
         kernel = self.ground.kernel
+        image = opened(kernel.image, kernel.release)
+        with self.ground.opened(self.progress) as maker:
+            ran = wide.having(maker, self.executed, image, self.progress)
+            wanted = [name for name in ran if engine.is_c(maker, name)]
         with self.ground.opened(self.progress, self.off) as maker:
-            new = self._compiled(maker)
+            new = self._compiled(maker, wanted)
             got = (maker.output / ".config").read_text(errors="replace")
         with self.ground.opened(self.progress) as maker:
             now = (maker.output / ".config").read_text(errors="replace")
             apart = self._apart(kconfig.parse(now), kconfig.parse(got))
-            engine.made(maker, dict.fromkeys(new, False), self.progress)
-            image = opened(kernel.image, kernel.release)
             parts = list(self._parts(maker, image, new, apart))
             if not parts:
                 why = next(
@@ -126,24 +126,17 @@ class _Without:
                     f"{self.ground.tree.name} cannot be had without {', '.join(self.off)}: {why}"
                 )
                 raise objects.NotTransplantedError(cause, action=_WHOLE)
-            told = engine.contents(kernel, parts)
-            told = msgspec.structs.replace(told, kept=tuple(self._kept(image, parts)))
+            told = engine.contents(kernel, parts, [*self._kept(image, parts)])
             return engine.joined(maker, kernel, image, parts, told, null=self.null)
 
-    def _compiled(self, maker: Make) -> dict[str, bytes]:
-        """The objects that may have a function that ran, without the options."""
-        wanted = objects.defining(self.executed, maker.source)
-        engine.made(maker, dict.fromkeys(wanted, False), self.progress)
-        found = {}
-        for name in wanted:
-            if not (maker.output / name).exists():
-                continue
+    def _compiled(self, maker: Make, wanted: Sequence[str]) -> dict[str, bytes]:
+        """Objects without the options, as far as they compile."""
+        objects.made(maker, dict.fromkeys(wanted, False), self.progress)
+        there = [name for name in wanted if (maker.output / name).exists()]
+        for name in there:
             if "objtool" in build.saved_command(maker.output, name):
                 raise objects.cannot(f"{name} is made in another way without {self.off[0]}")
-            content = engine.read(maker.output / name)
-            if any(symbol.name in self.executed for symbol in relocatable.read(content).symbols):
-                found[name] = content
-        return found
+        return {name: engine.read(maker.output / name) for name in there}
 
     def _apart(self, now: Mapping[str, str], got: Mapping[str, str]) -> frozenset[str]:
         """The options in which the two configurations differ."""

@@ -94,7 +94,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountReading:
-    """What one arm says of one metric: value instructions for `operations` operations.
+    """What one arm says of one metric: value (of a unit) for `operations` operations.
 
     spread: how far it depends on the window and the seed, in the unit of value.  seeds: of each
     trial its seed, its value and windows.bulk; a seed is alike on every kernel.  handled: bytes by
@@ -129,6 +129,7 @@ class CountReading:
     behind: tuple[int, int] = (0, 0)
     unseen: tuple[str, ...] = ()
     spent: tuple[tuple[int, tuple[tuple[str, tuple[int, ...]], ...]], ...] = ()
+    unit: str = "instructions"
 
     @property
     def if_none_is_hit(self) -> CountReading:
@@ -440,10 +441,11 @@ def _decide(old: CountReading, new: CountReading, step_percent: float) -> tuple[
         moved = _moved_by(old, new)
         phases = "windows of several lengths: have one window hold one of each, or be phases"
         smaller = "more operations in a window make it smaller"
-        mend = f"{moved}{'; ' * bool(moved)}{phases if old.rare or new.rare else smaller}"
+        mend = f" ({moved}{'; ' * bool(moved)}{phases if old.rare or new.rare else smaller})"
+        mend *= old.unit == "instructions"
         return Verdict.UNDECIDED, (
-            f"the spread over windows and seeds is {spread:,} instructions, and the kernels differ"
-            f" by {size:,}; a verdict needs a spread of at most {int(allowed):,} ({mend})"
+            f"the spread over windows and seeds is {spread:,} {old.unit}, and the kernels differ"
+            f" by {size:,}; a verdict needs a spread of at most {int(allowed):,}{mend}"
         )
     if spread and abs(size - threshold) < spread:
         return Verdict.UNDECIDED, (

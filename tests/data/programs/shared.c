@@ -4,7 +4,7 @@
  */
 #include "kdelta.h"
 
-enum { ONE_LINE, TWO_LINES, REFCOUNT, RWSEM, SEQLOCK, BATCH };
+enum { ONE_LINE, TWO_LINES, REFCOUNT, RWSEM, SEQLOCK, BATCH, LOCK };
 
 static const struct kd_scenario scenarios[] = {
 	{ "one_line", "a counter of each in one line", 0, ONE_LINE | KD_TURNS(2), 1 },
@@ -16,6 +16,7 @@ static const struct kd_scenario scenarios[] = {
 	  0, SEQLOCK | KD_TURNS(2), 1 },
 	{ "batch", "each counts for itself, and adds 32 at once to what all have",
 	  0, BATCH | KD_TURNS(2), 1 },
+	{ "lock", "a counter that nobody else has is counted under a lock", 0, LOCK | KD_TURNS(2), 1 },
 };
 
 static struct { volatile unsigned int word[16]; } __attribute__((aligned(64))) line[2], all;
@@ -68,11 +69,25 @@ static void batch(void)
 		all.word[0] += 32;
 }
 
+/* Functions of locks are known by their names. */
+static noinline void _raw_spin_lock(volatile unsigned int *word)
+{
+	while (__atomic_exchange_n(word, 1, __ATOMIC_ACQUIRE))
+		KD_RELAX();
+}
+
+static void locked(void)
+{
+	_raw_spin_lock(&all.word[0]);
+	count_in(&line[kd_task].word[0]);
+	__atomic_store_n(&all.word[0], 0, __ATOMIC_RELEASE);
+}
+
 int main(int argc, char **argv)
 {
 	static void (*const once[])(void) = {
 		[ONE_LINE] = one_line, [TWO_LINES] = two_lines, [REFCOUNT] = refcount,
-		[RWSEM] = rwsem, [SEQLOCK] = seqlock, [BATCH] = batch,
+		[RWSEM] = rwsem, [SEQLOCK] = seqlock, [BATCH] = batch, [LOCK] = locked,
 	};
 	const struct kd_scenario *s = kd_start(argc, argv, "shared", scenarios,
 					       ARRAY_SIZE(scenarios));
