@@ -135,10 +135,7 @@ def verify(file: Path) -> None:
 def _unpacked(file: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="kdelta-bundle-") as name:
         packing.unpack(file, Path(name))
-        try:
-            dependencies.check_format(Path(name))
-        except SpecError as error:
-            raise SpecError(error.cause, place=str(file), action=error.action) from error
+        dependencies.check_format(Path(name), file)
         yield Path(name)
 
 

@@ -48,8 +48,8 @@ class _Head(msgspec.Struct, frozen=True, kw_only=True):
     kdelta_version: str = ""
 
 
-def check_format(folder: Path) -> None:
-    """Raise SpecError for an unpacked bundle that says that a newer kdelta wrote it."""
+def check_format(folder: Path, file: Path) -> None:
+    """Raise SpecError for the unpacked bundle of a file that says that a newer kdelta wrote it."""
     head = None
     with contextlib.suppress(StoreError):
         head = files.read(folder / BUNDLE, _Head)
@@ -57,7 +57,7 @@ def check_format(folder: Path) -> None:
         newer = printable(head.kdelta_version, 40)
         cause = f"this bundle is of a newer kdelta (format {head.format}, here up to {FORMAT})"
         action = f"use kdelta {newer} or newer" if newer else "use a newer kdelta"
-        raise SpecError(cause, place=BUNDLE, action=action)
+        raise SpecError(cause, place=str(file), action=action)
 
 
 def note(folder: Path) -> BundleNote | None:
