@@ -18,11 +18,11 @@ RUNGS: tuple[dict[str, str], ...] = (
             "whose fault a failure is: `SpecError` (exit 2), `InfraError` (3), `BootError` and "
             "`GuestError` (the kernel's)"
         ),
-        "files": "files written whole or not at all, read within bounds; digests and lists of them",
         "printable": "text that others wrote, made safe for a terminal",
         "procfs": "how a kernel words what it says in /proc and /sys",
     },
     {
+        "files": "files written whole or not at all, read within bounds; digests and lists of them",
         "kinds": "what the cache holds, in one table",
         "locks": "locks and holds between processes, free again however one ends",
     },

@@ -8,7 +8,10 @@ import gzip
 import hashlib
 import io
 import json
+import os
 import random
+import re
+import shutil
 import subprocess
 import tarfile
 from collections.abc import Sequence
@@ -24,8 +27,9 @@ from bundle_records import call, contents, stored, symbols, written
 from kdelta.analysis.merging import Merged, compared, merged
 from kdelta.cli.bundle import make as bundle
 from kdelta.cli.bundle import merge, qemu_for, reproduce, verify
-from kdelta.errors import InfraError, SpecError
+from kdelta.errors import BuildError, InfraError, SpecError
 from kdelta.guests import qemu
+from kdelta.journal import bundle as packing
 from kdelta.journal.bundle import MANIFEST, manifest, unpack
 from kdelta.journal.run import RunRecord
 from kdelta.kernels.kernel import Kernel
@@ -64,6 +68,35 @@ def test_the_same_run_gives_the_same_bytes(packed: Path, tmp_path: Path) -> None
     assert (tmp_path / "again.tar").read_bytes() == packed.read_bytes()
     assert done.stdout.split()[0] == hashlib.sha256(packed.read_bytes()).hexdigest()
     assert not [name for name in contents(packed) if "notes" in name or name == "run/lock"]
+
+
+def test_what_this_machine_lacks_is_no_fault_of_a_bundle(
+    packed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lacks(*_: object) -> None:
+        raise BuildError("no C compiler")
+
+    monkeypatch.setattr("kdelta.run.recount.judged", lacks)
+    assert isinstance(call(verify, packed).exception, BuildError)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "run.json", "-", "no/x"])
+def test_a_bundle_never_replaces_what_it_must_not(kind: str, packed: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").symlink_to(packed.parent)
+    (tmp_path / "run.json").symlink_to(packed.parent / "run/run.json")
+    before = (packed.parent / "run/run.json").read_bytes()
+    done = call(bundle, packed.parent / "run", "-o", "-" if kind == "-" else tmp_path / kind)
+    assert isinstance(done.exception, SpecError) or done.exit_code == 2
+    assert (packed.parent / "run/run.json").read_bytes() == before
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_a_bundle_goes_where_a_link_leads(packed: Path, tmp_path: Path) -> None:
+    (tmp_path / "link.tar").symlink_to("real.tar")
+    assert call(bundle, packed.parent / "run", "-o", tmp_path / "link.tar").exit_code == 0
+    assert (tmp_path / "link.tar").is_symlink()
+    assert (tmp_path / "real.tar").read_bytes() == packed.read_bytes()
 
 
 def test_a_bundle_can_be_checked_without_kdelta(packed: Path, tmp_path: Path) -> None:
@@ -193,6 +226,37 @@ def test_more_than_the_archive_has_is_refused(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     with pytest.raises(SpecError, match="has more than 24 MiB"):
         unpack(tmp_path / "x.tar", tmp_path / "in")
+
+
+@pytest.mark.parametrize("kind", [tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE])
+def test_headers_of_headers_are_refused(tmp_path: Path, kind: bytes) -> None:
+    member = tarfile.TarInfo("x")
+    member.type = kind
+    (tmp_path / "x.tar").write_bytes(member.tobuf() * 20_000 + bytes(1024))
+    with pytest.raises(SpecError, match="not a bundle"):
+        unpack(tmp_path / "x.tar", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "told"),
+    [("workload.txt", bytes((24 << 20) + 1), "workload.txt: .*it has more than 25165824 bytes"),
+     ("counts.bin.gz", b"\x1f\x8b", "0001/counts.bin.gz: its raw counts cannot be read"),
+     ("counts.bin.gz", gzip.compress(bytes(64)), "0001/counts.bin.gz: its raw counts")],
+)  # fmt: skip
+def test_a_run_that_no_bundle_holds_is_not_packed(
+    name: str, data: bytes, told: str, packed: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(packed.parent / "run", tmp_path / "run")
+    (folder / "trials/0001" / name).write_bytes(data)
+    assert re.search(told, str(call(bundle, folder, "-o", tmp_path / "x.tar").exception))
+    assert not (tmp_path / "x.tar").exists()
+
+
+def test_a_long_name_is_packed_and_unpacked(packed: Path, tmp_path: Path) -> None:
+    name = f"reproducers/mprotect/{'a' * 150}.c"
+    (tmp_path / "x.tar").write_bytes(packing.packed(packed.parent / "run", {name: b"text"}))
+    unpack(tmp_path / "x.tar", tmp_path)
+    assert (tmp_path / name).read_bytes() == b"text"
 
 
 PACKED = gzip.compress(tarfile.TarInfo("run/run.json").tobuf() + bytes(4096), mtime=0)

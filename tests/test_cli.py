@@ -222,7 +222,10 @@ def test_verbose_logs_the_commands_that_are_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("place", "code", "said"),
-    [("pipe", 141, b""), ("/dev/full", 3, b"kdelta: no space left on device;")],
+    [
+        ("pipe", 141, b""),
+        ("/dev/full", 3, b"kdelta: standard output takes no more: no space left on device;"),
+    ],
 )
 def test_output_that_nobody_takes_is_at_most_one_sentence(
     place: str, code: int, said: bytes
@@ -245,13 +248,15 @@ def test_output_that_nobody_takes_is_at_most_one_sentence(
 @pytest.mark.parametrize(
     ("shell", "words", "code", "said"),
     [
-        (">&-", "--help", 3, "kdelta: standard output is closed; "),
+        (">&-", "--help", 3, "kdelta: standard output is closed for writing; "),
         ("<&- >&- 2>&-", "--help", 3, ""),
         ("<&-", "show nothing", 2, "no run"),
         ("2>&-", "show nothing", 2, ""),
         ("2>/dev/full", "show nothing", 2, ""),
         ("2>/dev/full", "--nothing", 2, ""),
         ("2>&-", "--help", 0, "Usage"),
+        (">/dev/full 2>&1", "--help", 3, ""),
+        ("1</etc/passwd", "--help", 3, "kdelta: standard output is closed for writing; "),
         ("; ulimit -n 16", "show nothing", 2, "no run"),
     ],
 )
@@ -262,10 +267,31 @@ def test_streams_and_limits_are_one_sentence(
     done = subprocess.run(
         ["sh", "-c", script, "sh", sys.executable, "-c", START, *words.split()],
         capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path,
+        env={name: text for name, text in os.environ.items() if name != "PYTHONUNBUFFERED"},
     )  # fmt: skip
     assert done.returncode == code, done.stderr
     assert said in (done.stdout if code == 0 else done.stderr)
     assert "bug" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "environment", "said"),
+    [
+        ("check x.patch --base 6.17 --tolerance nan", {}, "'nan' is no number"),
+        ("judge x --alpha-percent nan", {}, "'nan' is no number"),
+        ("bisect releases x --good 1 --bad 2 --step-percent inf", {}, "not in the range"),
+        *(("show x", {"KDELTA_RESULTS_MIB": text}, "KDELTA_RESULTS_MIB: not a number of MiB")
+          for text in ("", "-1", "nan", "9" * 4400, "\u0663")),
+        ("show x", {"COLUMNS": "9" * 5000}, "no runs yet"),
+        ("kernels show file:~nosuchuser/x", {}, "nobody here has this home"),
+        ("workload export kdelta.h -o /dev/null", {}, "is there, and is no plain file"),
+        ("host add x ssh://root@h --on no/lab.toml", {}, "No such file or directory"),
+        ("site -", {}, "standard output takes only text"),
+    ],
+)  # fmt: skip
+def test_a_bad_value_is_one_sentence(words: str, environment: dict[str, str], said: str) -> None:
+    done = kdelta(*words.split(), **environment)
+    assert (done.returncode, said in done.stderr) == (2, True), done.stderr
 
 
 def test_exit_codes_of_errors_are_the_documented_ones() -> None:

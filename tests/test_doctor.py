@@ -245,6 +245,8 @@ def test_cache_that_cannot_be_written_or_is_small(
     monkeypatch.setattr(capabilities, "NEEDED_DISK", 1 << 60)
     assert capabilities.disk(tmp_path).state is Usability.UNUSABLE
     monkeypatch.setattr(capabilities, "NEEDED_DISK", 0)
+    (tmp_path / "file").touch()
+    assert capabilities.disk(tmp_path / "file" / "kdelta").state is Usability.UNUSABLE
     row = capabilities.disk(Path("/proc/kdelta"))
     assert row.state is Usability.UNUSABLE
     assert "not writable" in row.detail

@@ -277,7 +277,7 @@ def test_comparison_asked_for_that_is_invalid_exits_with_1(
         (("judge", "cac1", "--old", "x", "--new", "child"), 'no metric has arms called "x, child"'),
         (("judge", "cac1", "--old", "child"), "--old and --new go together"),
         (("judge", "cac1", "--json", "--csv"), "exclude each other"),
-        (("judge", "cac1", "--alpha-percent", "0"), "between 0 and 100"),
+        (("judge", "cac1", "--alpha-percent", "0"), "range 0<x<100"),
         (("import", EVIDENCE / CAC1, "--name", "../x"), "letters, digits"),
         (("import", EVIDENCE / CAC1, "--mapping", "gone.toml"), "it cannot be read"),
     ],

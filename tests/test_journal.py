@@ -670,7 +670,15 @@ def test_what_is_no_plain_file_is_refused_at_once(
     (run / name).unlink()
     plant(run / name)
     with pytest.raises(KdeltaError, match=r"it is no plain file|it has more than \d+ bytes"):
-        RunJournal.open(run).record()
+        RunJournal.open(RUNS.find(run.parent / "none", str(run))).record()
+
+
+@pytest.mark.parametrize("name", ["x;id", "$(id)", "a b", "`id`", "'"])
+def test_a_run_whose_name_a_shell_would_execute_is_damaged(name: str, run: Path) -> None:
+    told = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps(told | {"run_id": name}))
+    with pytest.raises(StoreError, match="damaged"):
+        RunJournal.open(run)
 
 
 def test_a_result_that_is_a_pipe_is_left_out(run: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -132,6 +132,8 @@ def test_the_new_pair_agrees_with_itself(tmp_path: Path, monkeypatch: pytest.Mon
 def test_warnings_are_shown_and_an_error_is_one_sentence(tmp_path: Path) -> None:
     file = written(tmp_path, '#include "kdelta.h"\nint main(void)\n{\n\tint x;\n\treturn 0;\n}\n')
     assert f"{file}:4:13: warning: unused variable" in guest.warnings(file, arch.native())
+    file.write_text('#pragma message "\x1b]0;x\x07"\nint main(void) { return 0; }\n')
+    assert guest.warnings(file, arch.native()).replace("\n", "").isprintable()
     file.write_text("int main(void)\n{\n\treturn nothing;\n}\n")
     with pytest.raises(SpecError, match=r"loop\.c:3:16: does not compile: .nothing. undeclared"):
         guest.program(file, arch.native(), theirs=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from math import inf
 from pathlib import Path
@@ -55,6 +56,13 @@ def test_a_column_that_may_not_wrap_is_never_cut(capsys: pytest.CaptureFixture[s
 
 def test_a_table_without_heads_has_no_line_for_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert table(capsys, ("", "", ""))[0].startswith("  change_pte_range")
+
+
+def test_labels_in_commands_to_copy_are_quoted() -> None:
+    record = ladder_records.ladder(rounds=1)
+    arms = tuple(replace(arm, label=f"$(id) {arm.label}") for arm in record.arms)
+    text = " ".join(plain(show.show(report(replace(record, arms=arms)))).split())
+    assert re.search(r"Its functions: kdelta explain \S+ '\$\(id\) \S+' '\$\(id\) \S+'", text)
 
 
 def test_json_has_no_infinities(capsys: pytest.CaptureFixture[str]) -> None:

@@ -100,6 +100,15 @@ def test_a_command_that_is_stopped_is_told_while_it_is_waited_for(
     assert re.fullmatch(r"waiting for sh; it is stopped: kill -CONT \d+ lets it go on", told)
 
 
+def test_a_command_that_should_have_ended_is_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(process, "_STOPPED_S", 0.2)
+    with pytest.raises(InfraError, match="did not end within 1 s"):
+        process.run(["sh", "-c", "sleep 300 & wait"], timeout=1.3, quick=True)
+    assert caplog.messages == ["waiting for sh, which should have ended"]
+
+
 @pytest.mark.parametrize("ends", [True, False])
 def test_what_became_another_user_ends_with_its_killed_caller(tmp_path: Path, ends: bool) -> None:  # noqa: FBT001
     """The kernel forgets then that it was to end it; whoever kills all our children, kills the one

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -160,6 +161,7 @@ def test_a_fault_becomes_a_result_with_the_console(tmp_path: Path) -> None:
     def faults() -> TrialResult:
         raise BootError("it panicked", console="Kernel panic")
 
+    (tmp_path / "trials").mkdir()
     result = framed(tmp_path / "trials" / "0003", faults, kernel=KERNEL, fresh_boot=True)
     assert (result.outcome, result.reasons) == (Outcome.BOOT_ERROR, ("it panicked",))
     assert (result.kernel, result.fresh_boot) == (KERNEL, True)
@@ -380,6 +382,18 @@ def test_what_is_no_trials_fault_ends_the_run(journal: RunJournal, error: Except
     assert outcomes(journal)[:4] == ["ok"] * 3 + ["none"]
     execute(journal, ok)
     assert outcomes(journal) == ["ok"] * 8
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_a_folder_that_is_removed_is_not_made_again(journal: RunJournal, *, last: bool) -> None:
+    def removes(trial: TrialRecord, folder: Path) -> TrialResult:
+        if not last or len(outcomes(journal)) - outcomes(journal).count("none") == 7:
+            shutil.rmtree(journal.folder)
+        return ok(trial, folder)
+
+    with pytest.raises(StoreError, match="No such file or directory"):
+        execute(journal, removes)
+    assert not journal.folder.exists()
 
 
 def cannot_write(_trial: TrialRecord, _folder: Path) -> TrialResult:

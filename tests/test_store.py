@@ -52,6 +52,7 @@ def counted(tmp_path: Path) -> TrialResult:
 
 def test_what_was_counted_is_found_in_another_run(counted: TrialResult, tmp_path: Path) -> None:
     folder = tmp_path / "second" / "trials" / "0007"
+    folder.parent.mkdir(parents=True)
     found = store.found(KEY, KERNEL, folder)
     assert found is not None
     assert found.data == counted.data

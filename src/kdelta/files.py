@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from kdelta.errors import SpecError
+
 if TYPE_CHECKING:
     from email.message import Message
 
@@ -276,6 +278,15 @@ def looked_at(place: Path) -> bytes:
     facts = [os.lstat(f"{place}/{row.path}") for row in rows]
     seen = [(one.st_ino, one.st_size, one.st_mtime_ns, one.st_ctime_ns) for one in facts]
     return msgspec.json.encode((hashlib.sha256(told).hexdigest(), seen))
+
+
+def path_of(text: str | Path) -> Path:
+    """A path that a user wrote, with the home that its ~ or ~NAME means.  Raises SpecError."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:
+        action = "write the path without ~"
+        raise SpecError("nobody here has this home", place=str(text), action=action) from error
 
 
 def called(path: Path) -> str:

@@ -12,6 +12,7 @@ from kdelta import arch, build, cache, data, workload
 from kdelta.errors import SpecError
 from kdelta.files import digest_of
 from kdelta.kernels.image import brought
+from kdelta.printable import printable
 
 _THEIR_FLAGS = ("-O2", "-static", "-Wall", "-Wextra", "-pthread")
 # System calls from 451 on, which have one number everywhere, and which older headers lack.
@@ -49,7 +50,8 @@ def _built(name: str, files: Sequence[Path], architecture: arch.Arch, flags: Seq
 
 def warnings(source: Path, architecture: arch.Arch) -> str:
     """What the compiler said of a user's file that it compiled."""
-    return (_theirs(source, architecture) / "warnings.txt").read_text()
+    said = (_theirs(source, architecture) / "warnings.txt").read_text(errors="replace")
+    return "".join(f"{printable(line)}\n" for line in said.splitlines())
 
 
 def check_marks(load: workload.Workload, architecture: arch.Arch) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 
 from kdelta.errors import SpecError
@@ -33,8 +34,8 @@ class CacheKind:
     def limit_bytes(self) -> int | None:
         """Most that all of them may take on disk.  Raises SpecError for a bad setting."""
         text = os.environ.get(self.variable, str(self.limit_mib)) if self.variable else None
-        if text is not None and not text.isdecimal():
-            raise SpecError(f"not a number of MiB: {text!r}", place=self.variable)
+        if text is not None and not re.fullmatch(r"[0-9]{1,9}", text):
+            raise SpecError(f"not a number of MiB: {text[:80]!r}", place=self.variable)
         return None if text is None else int(text) << 20
 
 

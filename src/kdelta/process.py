@@ -25,7 +25,7 @@ from kdelta.locks import stopped
 log = logging.getLogger(__name__)
 
 _KILL_GRACE_S = 2.0
-_STOPPED_S, _LOOK_S, _TOLD_S = 5.0, 1.0, 60.0
+_STOPPED_S, _LOOK_S, _TOLD_S = 3.5, 1.0, 60.0
 _MOST_BYTES = 256 << 20  # that a command prints
 _MOST_PATIENCE = 10
 # When its caller is gone, kills the groups that were announced and did not end.
@@ -80,14 +80,17 @@ def run(
     stdin: IO[bytes] | None = None,
     check: bool = True,
     pass_fds: Sequence[int] = (),
+    quick: bool = False,
 ) -> Completed:
-    """Run a command to its end.  env: added to this process's.  Raises InfraError when it is
-    missing, takes more than timeout seconds, or (check) exits non-zero.
+    """Run a command to its end.  env: added to this process's.  quick: it should end at once, and
+    the user is told when it does not.  Raises InfraError when it is missing, takes more than
+    timeout seconds, or (check) exits non-zero.
     """
     pipe, by_hand = subprocess.PIPE, f"run it by hand to see why: {quote(argv)}"
     child = start(argv, stdout=pipe, stderr=pipe, stdin=stdin, cwd=cwd, env=env, pass_fds=pass_fds)
     try:
-        out, err = _printed(child, argv[0], time.monotonic() + timeout)
+        watch = Standstill(child.pid, argv[0], quick=quick)
+        out, err = _printed(child, watch, time.monotonic() + timeout)
     except subprocess.TimeoutExpired as error:
         cause = f"{argv[0]} did not end within {timeout:.0f} s"
         cause += ": it was stopped" if stopped(child.pid) else ""
@@ -103,9 +106,9 @@ def run(
     return done
 
 
-def _printed(child: subprocess.Popen[bytes], name: str, until: float) -> tuple[str, str]:
+def _printed(child: subprocess.Popen[bytes], watch: Standstill, until: float) -> tuple[str, str]:
     """What a command prints to its end.  Raises TimeoutExpired, OverflowError."""
-    out, err, watch = bytearray(), bytearray(), Standstill(child.pid, name)
+    out, err = bytearray(), bytearray()
     with selectors.DefaultSelector() as open_:
         for stream, kept in ((child.stdout, out), (child.stderr, err)):
             if stream:
@@ -202,15 +205,18 @@ _reaper = _Reaper()
 
 
 class Standstill:
-    """Tells the user, at most each minute, that a command which is waited for is stopped."""
+    """Tells the user, at most each minute, that a command is waited for which is stopped, or which
+    should have ended (quick).
+    """
 
-    def __init__(self, pid: int, name: str) -> None:
+    def __init__(self, pid: int, name: str, *, quick: bool = False) -> None:
+        self._slow = ", which should have ended" if quick else ""
         self._pid, self._name, self._next = pid, name, time.monotonic() + _STOPPED_S
 
     def look(self) -> None:
         """Tell it when it is so; called again and again."""
         if time.monotonic() >= self._next:
-            told = stopped(self._pid)
+            told = stopped(self._pid) or self._slow
             if told:
                 log.warning("waiting for %s%s", self._name, told)
             self._next = time.monotonic() + (_TOLD_S if told else _LOOK_S)

@@ -23,6 +23,7 @@ from kdelta.check.page import TOLERANCE, Effect, PathRow
 from kdelta.check.series import CheckedSeries, scenario_name
 from kdelta.disassembly.identity import functions_of
 from kdelta.errors import InfraError, KdeltaError, SpecError
+from kdelta.files import path_of
 from kdelta.kernels import reference
 from kdelta.kernels.debian import KernelOffer
 from kdelta.printable import quoted
@@ -60,7 +61,7 @@ class AskedCommit:
 
 def asked(words: str, tree: Path | None) -> AskedCommit:
     """What a user names.  tree: the repository of a commit.  Raises SpecError."""
-    path = Path(words).expanduser()
+    path = path_of(words)
     if path.is_file():
         variant = tree_reference.of_word(str(path))
         with patches.reading([path]) as mails:

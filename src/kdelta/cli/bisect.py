@@ -56,7 +56,7 @@ class Asked:
 _bisect_options = options.in_order(
     click.option("--good", required=True, metavar="REF", help="A kernel before the change."),
     click.option("--bad", required=True, metavar="REF", help="A kernel after the change."),
-    click.option("--step-percent", type=click.FloatRange(0, 100), help="A smaller change is none."),
+    click.option("--step-percent", type=options.PERCENT, help="A smaller change is none."),
     click.argument("what", metavar="STUDY|WORKLOAD:SCENARIO"),
     click.option("--scenario", metavar="NAME", help="Which, when the study has several."),
     click.option("--phase", metavar="NAME", default="total", help="Of one phase, not of all."),

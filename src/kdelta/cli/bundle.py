@@ -4,21 +4,24 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 import click
 
 from kdelta.analysis.merging import compared, merged
 from kdelta.cli import options
-from kdelta.cli.printing import print_found, print_lines, reporting
+from kdelta.cli.printing import output_path, print_found, print_lines, reporting, write_output
 from kdelta.cli.run import answer, check_scenarios, qemu_of, start
 from kdelta.errors import SpecError, StoreError
 from kdelta.export import exported
 from kdelta.guests import qemu
 from kdelta.journal import bundle as packing
+from kdelta.journal import raw_counts
 from kdelta.journal.files import read
 from kdelta.journal.results import KeptResult
 from kdelta.journal.run import RUNS, RunJournal, RunRecord
@@ -82,11 +85,14 @@ _file = click.argument("file", type=options.OLD_FILE)
 def make(run: str, runs: Path, output: Path | None) -> None:
     """Pack RUN with all that it depended on into one file, the same bytes each time."""
     journal = RunJournal.open(RUNS.find(runs, run))
+    out = output_path(output or Path(f"{journal.folder.resolve().name}.tar"))
     record = journal.record()
     options.need(record.instrument)
     if not journal.is_finished():
         action = f"finish it first: kdelta resume {record.run_id}"
         raise StoreError("the run is not finished", place=str(journal.folder), action=action)
+    for path in sorted(journal.folder.glob("trials/*/counts.bin.gz")):
+        raw_counts.read(path, paths=False, whole=True)
     with journal.executing():
         write_run_files(record, journal.folder)
     own = loadable(trial.workload for trial in record.trials)
@@ -98,9 +104,9 @@ def make(run: str, runs: Path, output: Path | None) -> None:
     }
     files = dependencies.dependencies(record, programs)
     files[packing.README] = _readme(record)
-    out = output or Path(f"{journal.folder.resolve().name}.tar")
-    digest = packing.pack(journal.folder, files, out)
-    click.echo(f"{digest}  {out}")
+    content = packing.packed(journal.folder, files)
+    write_output(content, out)
+    click.echo(f"{sha256(content).hexdigest()}  {output or out.name}")
 
 
 def _readme(record: RunRecord) -> bytes:
@@ -148,7 +154,7 @@ def whole(file: Path) -> Iterator[tuple[Path, RunRecord]]:
     with _unpacked(file) as folder:
         if packing.checked(folder):
             cause = "the bundle is not what its manifest says"
-            action = f"see what differs with: kdelta bundle verify {file}"
+            action = f"see what differs with: kdelta bundle verify {shlex.quote(str(file))}"
             raise SpecError(cause, place=str(file), action=action)
         fault = ""
         try:

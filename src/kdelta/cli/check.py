@@ -34,6 +34,7 @@ from kdelta.cli.printing import print_json, print_lines, reporting
 from kdelta.cli.run import check_scenarios, every_scenario, go_on
 from kdelta.disassembly.identity import functions_of
 from kdelta.errors import Cancelled, InfraError, KdeltaError, SpecError
+from kdelta.files import path_of
 from kdelta.journal import files
 from kdelta.journal.run import RUNS, is_finished
 from kdelta.kernels import reference
@@ -102,7 +103,7 @@ _FORMS: dict[str, Callable[[CheckPage], str]] = {
 )
 @click.option(
     "--tolerance",
-    type=click.FloatRange(0, 100),
+    type=options.PERCENT,
     default=1.0,
     show_default=True,
     help="Percent by which a path may get longer.",
@@ -237,7 +238,8 @@ def _kept(runs: Path) -> Iterator[tuple[Path, str]]:
         yield folder, shlex.join(["kdelta", *map(_elsewhere, _asked(folder)[1:])])
     except (KeyboardInterrupt, InfraError):
         (folder / _HTML).unlink(missing_ok=True)  # it would load itself for ever
-        _report(f"kept: downloads, builds and counts; go on with: kdelta resume {folder}")
+        again = shlex.join(["kdelta", "resume", str(folder)])
+        _report(f"kept: downloads, builds and counts; go on with: {again}")
         raise
     except SpecError:
         for name in (_HTML, _ASKED):  # what was asked cannot be checked
@@ -563,7 +565,7 @@ def commit(
     for name in scenarios:
         check_scenarios(spec.with_settings(study, scenarios=[name]))
     asked = commits.asked(what, tree)
-    confined = Path(what).expanduser().is_file() and not means.trust
+    confined = path_of(what).is_file() and not means.trust
     if confined:
         make.check_confinement()
     with reporting() as progress, tempfile.TemporaryDirectory(prefix="kdelta-commit-") as scratch:

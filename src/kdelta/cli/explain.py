@@ -15,7 +15,7 @@ from kdelta.analysis.claims import claim
 from kdelta.analysis.coverage import coverage as covered
 from kdelta.analysis.explanation import Explanation
 from kdelta.cli import options
-from kdelta.cli.printing import print_found, write_output
+from kdelta.cli.printing import STDOUT, print_found, write_output
 from kdelta.cli.show import one_record
 from kdelta.codegen.table import Recorded
 from kdelta.errors import SpecError
@@ -132,7 +132,8 @@ def _print(
     if not calls:
         print_found(form, page, found, **told)
         return
-    print_found(form, page.CALLS_VIEW, recorded.paths(found), **told)
+    if output != STDOUT or found.refused:
+        print_found(form, page.CALLS_VIEW, recorded.paths(found), **told)
     if output and not found.refused:
         folded = picture == "folded"
         text = page.folded(*recorded.trees()) if folded else page.flame_page(recorded.paths(found))

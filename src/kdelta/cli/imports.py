@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -101,20 +102,14 @@ def _counted(found: record.Import) -> str:
     return ", ".join(parts)
 
 
-def _fraction(_context: click.Context, option: click.Parameter, value: float) -> float:
-    if not 0 < value < 100:
-        raise click.BadParameter("a percentage between 0 and 100 is expected", param=option)
-    return value / 100
-
-
 def _percent(name: str, default: float, text: str) -> Callable[..., Any]:
     return click.option(
         f"--{name}-percent",
         name,
-        type=float,
+        type=options.Percent(0, 100, min_open=True, max_open=True),
         default=default,
         show_default=True,
-        callback=_fraction,
+        callback=lambda _context, _option, value: value / 100,
         metavar="PERCENT",
         help=text,
     )
@@ -203,7 +198,7 @@ def ask(
     asked = [*([check_page.robot_split(own, row)] if own else []), *asked]
     if own and kernels is None:
         _print(asked)
-        click.echo(f"Which functions: kdelta ask {mail} --kernels {both}")
+        click.echo(f"Which functions: kdelta ask {shlex.quote(str(mail))} --kernels {both}")
         _print(check_page.robot_next(robot.in_turns(report, own), both))
         click.get_current_context().exit(EXIT_UNDECIDED if own.deviates else 0)
     loop = scenario or robot.scenario_of(report, row)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -15,7 +16,7 @@ from kdelta import arch, toolchains
 from kdelta import cache as store
 from kdelta.archive.apt import Archive
 from kdelta.cli.options import FOLDER, json_option, trust_option
-from kdelta.cli.printing import print_json, print_table, reporting
+from kdelta.cli.printing import output_path, print_json, print_table, reporting
 from kdelta.errors import SpecError
 from kdelta.guests import qemu as qemus
 from kdelta.kernels import debian, reference
@@ -226,13 +227,15 @@ def source(*, release: str, output: Path | None) -> None:
     with reporting() as progress:
         name = tree_reference.located(wanted, progress=progress).release
         folder = output or Path(f"linux-{name}")
+        output_path(folder, folder=True)
         if folder.exists():
             raise SpecError("it is there already", place=str(folder), action="name another: -o")
         found = tree_reference.of_release(name, progress=progress)
         progress(f"writing {folder}", 0.0)
         git.work_tree(found.tree, f"Linux {name}", folder.absolute())
     click.echo(f"{folder}: the source of {name}.  Commit a change there, and then:")
-    click.echo(f"git -C {folder} format-patch -1; kdelta check {folder}/0001-*.patch --base {name}")
+    own = shlex.quote(str(folder))
+    click.echo(f"git -C {own} format-patch -1; kdelta check {own}/0001-*.patch --base {name}")
 
 
 @click.group()

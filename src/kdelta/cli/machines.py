@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import shlex
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -18,11 +19,10 @@ from rich.text import Text
 from kdelta import cache
 from kdelta.arch import ARCHES
 from kdelta.cli import options
-from kdelta.cli.printing import page_width, print_json, print_table, reporting
+from kdelta.cli.printing import page_width, print_json, print_table, reporting, write_output
 from kdelta.doctor import capabilities
 from kdelta.doctor.capabilities import EXACT_NEEDS, Capability, Usability, inventory, lacking
 from kdelta.errors import SpecError
-from kdelta.files import write_aside
 from kdelta.host import installing, ssh_host
 from kdelta.host.ssh_host import SshHost
 from kdelta.kernels.kernel import kernel_of_file
@@ -134,8 +134,9 @@ def add(name: str, address: str, file: Path) -> None:
     gap = "\n" if old and not old.endswith("\n\n") else ""
     new = f'{old}{gap}[pool.{name}]\nkind = "host"\naddress = "{address}"\n'
     pools.parse(new, str(file))
-    write_aside(file, new.encode())
-    click.echo(f"{file} has {name}; see what it can do: kdelta host doctor {name} --on {file}")
+    write_output(new, file)
+    command = shlex.join(["kdelta", "host", "doctor", name, "--on", str(file)])
+    click.echo(f"{file} has {name}; see what it can do: {command}")
 
 
 @host.command("list")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import gc
 import importlib
 import logging
@@ -14,11 +15,12 @@ import sys
 import threading
 import traceback
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 import click
 
 from kdelta.errors import InfraError, KdeltaError
+from kdelta.kinds import KINDS
 from kdelta.printable import meant, printable
 
 log = logging.getLogger("kdelta")
@@ -201,6 +203,8 @@ def cli(*, verbose: bool) -> None:
         handler.setFormatter(logging.Formatter("%(message)s"))
         log.addHandler(handler)
         log.setLevel(logging.DEBUG)
+    for kind in KINDS.values():
+        _ = kind.limit_bytes  # a bad setting ends a command before it measures anything
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -209,6 +213,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     # what is timed, and are no quicker.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     sys.unraisablehook = _interrupted_again
+    for name in ("COLUMNS", "LINES"):
+        if len(os.environ.get(name, "")) > 9:  # int() refuses thousands of digits, in rich, too
+            del os.environ[name]
     gc.set_threshold(50_000)  # what imports and results leave is no garbage, and is looked at less
     try:
         _fill_streams()
@@ -224,14 +231,29 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         code = _operating_system(error)
     except Exception as error:  # noqa: BLE001 - the last door: a bug, told as one sentence
         code = _bug(error)
+    _drain(sys.stdout, sys.stderr)
     sys.exit(code)
+
+
+def _drain(*streams: TextIO) -> None:
+    """Write what streams still have; one that takes no more loses it, or would fail at exit."""
+    for stream in streams:
+        try:
+            stream.flush()
+        except OSError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())
+            os.close(nowhere)
 
 
 def _interrupted_again(lost: Any) -> None:
     """An interrupt that came in a callback, as imports have them, which Python only prints."""
     if lost.exc_type is KeyboardInterrupt:
         us = threading.main_thread().ident
-        threading.Timer(0.1, signal.pthread_kill, (us, signal.SIGINT)).start()  # not in here, too
+        while True:
+            with contextlib.suppress(KeyboardInterrupt):  # here it would be lost, too
+                threading.Timer(1, signal.pthread_kill, (us, signal.SIGINT)).start()
+                return
     else:
         sys.__unraisablehook__(lost)
 
@@ -248,9 +270,9 @@ def _fill_streams() -> None:
         if nowhere != number:
             os.close(nowhere)
         setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False))
-    if "stdout" in closed:
+    if "stdout" in closed or fcntl.fcntl(1, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
         action = "leave it open, or give it a file: > FILE"
-        raise InfraError("standard output is closed", action=action)
+        raise InfraError("standard output is closed for writing", action=action)
 
 
 def _invoke(arguments: list[str]) -> int:
@@ -272,15 +294,14 @@ def _invoke(arguments: list[str]) -> int:
 
 
 def _operating_system(error: OSError) -> int:
-    try:
-        sys.stdout.flush()
-    except OSError:  # stdout takes no more: what is left would fail aloud at exit
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
+    _drain(sys.stdout)
     if isinstance(error, BrokenPipeError):
         return _EXIT_PIPE
     action = _MACHINE_ACTIONS.get(error.errno or 0)
+    *_, (last, _) = traceback.walk_tb(error.__traceback__)
+    if action == _NO_SPACE and last.f_globals["__name__"] in (__name__, "click.utils"):
+        sentence = "standard output takes no more: no space left on device"
+        return _fail(f"{sentence}; free some, or give it another file: > FILE", _EXIT_MACHINE)
     if error.errno == errno.ENOENT and error.filename is None:  # of tempfile
         action = "give one that can be written with TMPDIR"
     if action is None:

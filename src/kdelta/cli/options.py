@@ -28,6 +28,19 @@ if TYPE_CHECKING:
 VERSION = "0.1.0"
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
+
+class Percent(click.FloatRange):
+    """A percentage; no NaN, which is in every FloatRange."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> float:
+        """See click."""
+        found: float = super().convert(value, param, ctx)
+        if math.isnan(found):
+            self.fail(f"{value!r} is no number.", param, ctx)
+        return found
+
+
+PERCENT = Percent(0, 100)
 FILE = click.Path(path_type=Path, dir_okay=False)
 OLD_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -146,9 +159,9 @@ field_option = click.option(
 )
 
 
-def output_option(text: str) -> Callable[[_Command], _Command]:
-    """The option -o, whose file a command writes."""
-    return click.option("-o", "--output", type=FILE, help=text)
+def output_option(text: str, default: str | None = None) -> Callable[[_Command], _Command]:
+    """The option -o, whose file a command writes (printing.output_path)."""
+    return click.option("-o", "--output", type=FILE, default=default, help=text)
 
 
 def choice_of(known: dict[str, Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -170,16 +183,9 @@ def choice_of(known: dict[str, Any]) -> Callable[[Callable[..., Any]], Callable[
 formats = choice_of(FORMATS)
 
 
-def _percentage(_context: click.Context, _option: click.Parameter, value: float | None) -> Any:
-    if value is not None and not (math.isfinite(value) and 0 <= value <= 100):
-        raise click.BadParameter("a percentage from 0 to 100 is expected")
-    return value
-
-
 step_percent_option = click.option(
     "--step-percent",
-    type=float,
-    callback=_percentage,
+    type=PERCENT,
     metavar="PERCENT",
     help="Call a change of up to PERCENT the SAME, instead of the study's threshold.",
 )

@@ -17,8 +17,8 @@ import click
 
 from kdelta.archive.apt import Progress
 from kdelta.errors import SpecError
-from kdelta.files import is_full
-from kdelta.journal.run import RunRecord
+from kdelta.files import is_full, write_aside
+from kdelta.journal.run import RUNS, RunRecord
 from kdelta.printable import printable
 from kdelta.rendering.formats import indented, written
 from kdelta.run.runner import Event, Report, TrialStep
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 
 WIDTH = 100
+STDOUT = Path("-")
 _ELSEWHERE = 80  # columns where no terminal and no COLUMNS say how many there are
 _GAP = 2
 _NARROWEST_PAGE = 40
@@ -93,15 +94,34 @@ def print_raw(content: str) -> None:
     click.echo(content.encode(), nl=False)
 
 
+def output_path(path: Path, *, folder: bool = False) -> Path:
+    """Where an output goes that the user named: for a link, where that leads.  Raises SpecError for
+    what it must not replace: a device, a pipe, another run's files.
+    """
+    found, kind = Path(os.path.realpath(path)), "folder" if folder else "plain file"
+    run = next((each for each in (found, *found.parents) if (each / RUNS.file).is_file()), None)
+    wrong = f"lies in the run {run.name}, which keeps only its own files" if run else ""
+    if found.exists() and not (found.is_dir() if folder else found.is_file()):
+        wrong = f"is there, and is no {kind}"
+    if path == STDOUT:
+        wrong = "standard output takes only text"
+    if wrong:
+        raise SpecError(wrong, place=str(path), action=f"name another {kind}")
+    return found
+
+
 def write_output(content: str | bytes, path: Path) -> None:
-    """Write what would be printed into a file that the user named.  Raises SpecError."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK  # no pipe is waited for
+    """Write what would be printed into a file that the user named; "-": print it.  Raises SpecError
+    for a file that cannot be written, or must not (output_path).
+    """
+    data = content.encode() if isinstance(content, str) else content
+    if path == STDOUT:
+        click.echo(data, nl=False)
+        return
     try:
-        with os.fdopen(os.open(path, flags, 0o666), "wb") as out:
-            os.set_blocking(out.fileno(), True)
-            out.write(content.encode() if isinstance(content, str) else content)
+        write_aside(output_path(path), data)
     except OSError as error:
-        if is_full(error) or isinstance(error, BrokenPipeError):
+        if is_full(error):
             raise
         cause = f"cannot be written: {error.strerror}"
         raise SpecError(cause, place=str(path), action="choose another file") from error

@@ -18,7 +18,7 @@ from kdelta.analysis.calls import explained
 from kdelta.analysis.claims import claim
 from kdelta.bisect.journal import every as bisections
 from kdelta.cli import options
-from kdelta.cli.printing import print_raw, write_output
+from kdelta.cli.printing import output_path, write_output
 from kdelta.cli.show import one_record
 from kdelta.codegen.table import Recorded
 from kdelta.errors import KdeltaError, SpecError
@@ -51,7 +51,7 @@ _NAMED = 4  # functions that recipients are looked for by
     type=options.OLD_FOLDER,
     help="A kernel tree: its scripts/get_maintainer.pl is run to name the recipients.",
 )
-@options.output_option("File to write, instead of standard output.")
+@options.output_option("File to write.  [default: standard output]", default="-")
 @options.runs_directory
 def report(
     run: str,
@@ -60,7 +60,7 @@ def report(
     scenario: str,
     introduced: str,
     tree: Path | None,
-    output: Path | None,
+    output: Path,
     *,
     mail: bool,
 ) -> None:
@@ -90,10 +90,7 @@ def report(
         commit = maintainers.as_fixed(tree, introduced) if introduced else ""
         letter = replace(letter, introduced=commit, file=who.files[0], to=who.to, cc=who.cc)
     text = mails.written(found, letter)
-    if output:
-        write_output(text, output)
-    else:
-        print_raw(text)
+    write_output(text, output)
 
 
 _MARK = "kdelta-site.json"
@@ -124,6 +121,7 @@ def site(out: Path, runs: Path, address: str) -> None:
 def _write(out: Path, runs: Path, address: str) -> str:
     if address and not address.startswith(("https://", "http://")):
         raise SpecError("is no address of a site", place=address, action="begin it with https://")
+    where = output_path(out, folder=True)
     if out.is_dir() and any(out.iterdir()) and not (out / _MARK).is_file():
         raise SpecError("holds something else", place=str(out), action="name a new folder")
     found = list(_read(runs))
@@ -148,7 +146,7 @@ def _write(out: Path, runs: Path, address: str) -> str:
     known = loadable(step.explanation.workload for step in whole.steps)
     files = pages.written(whole, address=address, details=details, workloads=known)
     files[_MARK] = b'{"format": 1}\n'
-    _replace(out, files)
+    _replace(where, files)
     size = sum(map(len, files.values()))
     return f"{len(files)} files, {size / 1e6:.1f} MB: {out / 'index.html'}"
 

@@ -70,7 +70,9 @@ def why(
     study = expanded(spec.from_arguments([named], kernels, rounds=rounds))
     check_scenarios(study)
     found, journal = _counted(study, runs, means)
-    if rounds < LEAST_SEEDS and _wants_seeds(found):
+    left = (rung.comparison for rung in page.left_open(found.report.ladders[0]))
+    may_be_chance = any(c and c.verdict is Verdict.UNDECIDED and not c.crossing for c in left)
+    if rounds < LEAST_SEEDS and may_be_chance:
         click.echo("a step may be chance: two more seeds are counted", err=True)
         found, journal = _counted(spec.with_settings(study, rounds=LEAST_SEEDS), runs, means)
     opened = _opened(found)
@@ -89,12 +91,6 @@ def _counted(study: spec.Study, runs: Path, means: Means) -> tuple[claims.Claim,
     record = journal.record()
     bundle.write_run_files(record, journal.folder)
     return claims.claim(record), journal
-
-
-def _wants_seeds(found: claims.Claim) -> bool:
-    """True where a pair is undecided, and no compiler or option is why."""
-    left = (rung.comparison for rung in page.left_open(found.report.ladders[0]))
-    return any(one and one.verdict is Verdict.UNDECIDED and not one.crossing for one in left)
 
 
 def _opened(found: claims.Claim) -> Explanation | None:

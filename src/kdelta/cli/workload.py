@@ -98,8 +98,8 @@ def _scenario_document(scenario: Scenario) -> dict[str, Any]:
 
 @workload.command("export")
 @click.argument("reference", metavar="WORKLOAD[:SCENARIO]")
-@click.option("-o", "output", type=options.FILE, help="File to write, instead of standard output.")
-def export_command(*, reference: str, output: Path | None) -> None:
+@options.output_option("File to write.  [default: standard output]", default="-")
+def export_command(*, reference: str, output: Path) -> None:
     """Write the program that is counted as one C file that builds and runs without kdelta.
 
     It runs SCENARIO, or the one that is its argument. `kdelta workload export kdelta.h` writes the
@@ -110,10 +110,7 @@ def export_command(*, reference: str, output: Path | None) -> None:
     else:
         own, scenario = _found(reference)
         source = exported(own, own.scenario(scenario) if scenario else None)
-    if output is None:
-        click.echo(source, nl=False)
-    else:
-        write_output(source, output)
+    write_output(source, output)
 
 
 @workload.command()

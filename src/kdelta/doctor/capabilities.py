@@ -88,14 +88,16 @@ def memory() -> Tried:
 
 def disk(cache: Path) -> Tried:
     """Room for, and permission to write, the cache."""
-    place = next(path for path in (cache, *cache.parents) if path.is_dir())
+    place = next(path for path in (cache, *cache.parents) if path.exists())
+    remedy = "set XDG_CACHE_HOME to a directory that you can write"
+    if not place.is_dir():
+        return Tried(Usability.UNUSABLE, f"{place} is no directory", remedy)
     free = shutil.disk_usage(place).free
     detail = f"{free / GIB:.1f} GiB free for {cache}"
     try:
         tempfile.TemporaryFile(dir=place).close()  # leaves no trace
     except OSError as error:
         detail += f", not writable: {(error.strerror or str(error)).lower()}"
-        remedy = "set XDG_CACHE_HOME to a directory that you can write"
         return Tried(Usability.UNUSABLE, detail, remedy)
     if free < NEEDED_DISK:
         remedy = "free 2 GiB, or set XDG_CACHE_HOME to a directory on a larger disk"

@@ -104,7 +104,7 @@ def _banner(
     """First line of --version, and why there is none."""
     argv = [str(program), "--version"]
     try:
-        done = process.run(argv, timeout=_TIMEOUT_S, env=dict(environment) or None)
+        done = process.run(argv, timeout=_TIMEOUT_S, env=dict(environment) or None, quick=True)
     except InfraError as error:
         return "", error.cause
     return done.stdout.partition("\n")[0].strip(), ""

@@ -35,7 +35,7 @@ from msgspec.structs import replace
 
 from kdelta import process
 from kdelta.errors import BootError, Cancelled, GuestError, InfraError, PoolError, SpecError
-from kdelta.files import decoded, sha256_of
+from kdelta.files import decoded, path_of, sha256_of
 from kdelta.host import facts, leases, native, reboot
 from kdelta.host.facts import idle_ticks
 from kdelta.printable import printable
@@ -117,7 +117,7 @@ class Remote:
     ) -> None:
         """name: what messages call the machine; sockets: a private folder with a short path."""
         self.name, self.cancelled = name, cancelled
-        self._config = ["-F", str(Path(ssh_config).expanduser())] if ssh_config else []
+        self._config = ["-F", str(path_of(ssh_config))] if ssh_config else []
         control = {**_OPTIONS, "ControlPath": f"{sockets}/%C"}
         options = [word for key, value in control.items() for word in ("-o", f"{key}={value}")]
         self._client = ["ssh", *self._config, *options]

@@ -524,7 +524,7 @@ _ROBOT_SIDE = (
 # A change of points is one of a share in percent.
 ROBOT_ROW = re.compile(
     rf"\s*{_ROBOT_SIDE.replace('SIDE', 'old')}\s+"
-    r"(?P<change>[-+]\d+(?:\.\d+)?(?:e[-+]?\d+)?)(?P<percent>%?)"
+    r"(?P<change>[-+]\d{1,15}(?:\.\d+)?(?:e[-+]?\d\d?)?)(?P<percent>%?)"
     rf"\s+{_ROBOT_SIDE.replace('SIDE', 'new')}\s+(?P<name>[A-Za-z][\w.:/+%-]{{0,119}})\s*\Z"
 )
 _ROBOT_SETTINGS = re.compile(r"\s+(?P<values>\S.*/.*/.*\S)\s*\Z")

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from kdelta.errors import SpecError, StoreError
-from kdelta.files import sha256_of, write_aside
+from kdelta.files import content, sha256_of
 from kdelta.journal.files import MOST_BYTES, disk_errors
 from kdelta.journal.run import RUNS
 from kdelta.printable import printable, quoted
@@ -54,22 +54,19 @@ class Difference:
     what: str
 
 
-def pack(folder: Path, pinned: Mapping[str, bytes], out: Path) -> str:
-    """Write the bundle of a run with what it depended on (pinned), by name; its SHA-256."""
+def packed(folder: Path, pinned: Mapping[str, bytes]) -> bytes:
+    """The bundle of a run with what it depended on (pinned), by name."""
     with disk_errors(folder):
-        own = {f"{RUN}/{name}": (folder / name).read_bytes() for name in _of_run(folder)}
+        own = {f"{RUN}/{name}": content(folder / name, MOST_BYTES) for name in _of_run(folder)}
     files = {**own, **pinned}
     files[MANIFEST] = manifest(files)
     archive = io.BytesIO()
-    with tarfile.open(fileobj=archive, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+    with tarfile.open(fileobj=archive, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for name in sorted(files):
             member = tarfile.TarInfo(name)
             member.size, member.mode, member.mtime = len(files[name]), 0o644, 0
             tar.addfile(member, io.BytesIO(files[name]))
-    content = archive.getvalue()
-    with disk_errors(out.parent):
-        write_aside(out, content)
-    return hashlib.sha256(content).hexdigest()
+    return archive.getvalue()
 
 
 def manifest(files: Mapping[str, bytes]) -> bytes:
@@ -117,7 +114,7 @@ def unpack(archive: Path, target: Path) -> None:
                     while piece := source.read(1 << 20):
                         out.write(piece)
             _check_end(archive, tar.offset)
-    except (tarfile.TarError, EOFError, ValueError) as error:
+    except (tarfile.TarError, EOFError, ValueError, RecursionError) as error:
         raise _no_bundle(archive, printable(str(error), 300)) from error
     except FileExistsError as error:
         raise _no_bundle(archive, f"{quoted(str(error.filename or ''))} is there twice") from error

@@ -131,7 +131,7 @@ class FolderKind:
             return known[0]
         if exact := [folder for folder in known if folder.name == text]:
             return exact[0]
-        if text and (Path(text) / self.file).is_file():
+        if text and (Path(text) / self.file).exists():
             return Path(text)
         matches = [folder for folder in known if text and folder.name.startswith(text)]
         if len(matches) == 1:

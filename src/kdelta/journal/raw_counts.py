@@ -25,11 +25,18 @@ _END = struct.Struct("<4Q")
 
 def read(path: Path, *, paths: bool = True, whole: bool = False) -> insns.Counts:
     """What the plugin wrote, out of the file that a trial kept; paths: see insns.read.  whole: it
-    has to end as QEMU ends it, behind its last window.
-
-    Raises KdeltaError, OSError, EOFError or zlib.error for another one, and for what unpacks to
-    more than any trial writes.
+    has to end as QEMU ends it, behind its last window.  Raises FileNotFoundError; StoreError for
+    one that is damaged, or unpacks to more than any trial writes.
     """
+    try:
+        return _read(path, paths=paths, whole=whole)
+    except FileNotFoundError:
+        raise
+    except (KdeltaError, OSError, EOFError, zlib.error) as error:
+        raise StoreError(f"its raw counts cannot be read: {error}", place=str(path)) from error
+
+
+def _read(path: Path, *, paths: bool, whole: bool) -> insns.Counts:
     with gzip.open(io.BytesIO(files.content(path, _MOST_RAW)), "rb") as packed:
         content = packed.read(_MOST_RAW + 1)
     if len(content) > _MOST_RAW:
@@ -51,8 +58,6 @@ def typical_windows(
     except FileNotFoundError:
         action = "count again: kdelta run ... --new"
         raise SpecError("the run kept no raw counts", place=str(path), action=action) from None
-    except (KdeltaError, OSError, EOFError, zlib.error) as error:
-        raise StoreError(f"its raw counts cannot be read: {error}", place=str(path)) from error
     by_number: dict[int, list[insns.CountedWindow]] = {}
     for window in windows:
         by_number.setdefault(window.phase, []).append(window)

@@ -14,6 +14,7 @@ trial with its whole result or with none.
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -231,6 +232,9 @@ class RunJournal:
         if not self._held:
             raise RuntimeError("the journal is written to outside executing()")
         with self._mutex:
+            with files.disk_errors(self.folder):  # a folder that was removed is not made again
+                (self.folder / RUNS.file).stat()
+                (self.folder / "trials").mkdir(exist_ok=True)
             yield
 
 
@@ -301,11 +305,12 @@ def _without_result(trial: TrialRecord) -> TrialRecord:
 
 
 def _sound(plan: _Plan) -> bool:
-    """True when each trial is once there and of an arm that is."""
+    """True when each trial is once there and of an arm, and a shell takes the name as it stands."""
     once = len({trial.index for trial in plan.trials}) == len(plan.trials)
     arms = [arm.index for arm in plan.arms]
     of_arms = {trial.arm for trial in plan.trials} <= set(arms)
-    return once and of_arms and arms == list(range(len(arms)))
+    named = re.fullmatch(r"[\w.+~=@,-]*", plan.run_id)
+    return bool(named) and once and of_arms and arms == list(range(len(arms)))
 
 
 def _study_of(folder: Path, digest: str) -> spec.Study:

@@ -23,6 +23,7 @@ from kdelta.archive import deb
 from kdelta.archive.apt import Archive, Progress
 from kdelta.archive.index import Package, upstream_of
 from kdelta.errors import InfraError, SpecError
+from kdelta.files import path_of
 from kdelta.kernels.image import BadImage, inspect
 from kdelta.kernels.kernel import Flavour, Kernel
 
@@ -172,7 +173,7 @@ def choose(
 
 def _meant(reference: str) -> str:
     """How an action begins for the tag of a release, a folder or a file."""
-    path = Path(reference).expanduser()
+    path = path_of(reference)
     release = re.sub(r"^(?:linux-?|v)(?=\d)", "", reference)
     kind = "tree:" if path.is_dir() else "file:" if path.is_file() else ""
     near = f"{kind}{reference}" if kind else release

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kdelta import options
 from kdelta.errors import InfraError, KdeltaError, SpecError
-from kdelta.files import digest_of, sha256_of
+from kdelta.files import digest_of, path_of, sha256_of
 from kdelta.kernels.image import BadImage, configuration, inspect
 from kdelta.sample import KernelIdentity
 
@@ -99,7 +99,7 @@ def null_variants(images: Sequence[str]) -> dict[int, int]:
 
 def kernel_of_file(reference: str, arch: str) -> Kernel:
     """The kernel of file:PATH, used where it lies.  Raises SpecError."""
-    path = Path(reference.removeprefix("file:")).expanduser().absolute()
+    path = path_of(reference.removeprefix("file:")).absolute()
     try:
         facts = inspect(path)
         digest = sha256_of(path)

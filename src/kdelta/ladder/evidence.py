@@ -7,6 +7,7 @@ The rules are those of every instrument; how an instrument measures and decides 
 from __future__ import annotations
 
 import re
+import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -144,7 +145,7 @@ def _mend(old: KernelIdentity, new: KernelIdentity, scenario: str, *, apart: boo
     if not apart:
         ways = {"Packages of one compiler, where the archive has them": references, **ways}
     runs = [
-        f"{what}: kdelta run {scenario} --kernels {','.join(names)}"
+        f"{what}: {shlex.join(['kdelta', 'run', scenario, '--kernels', ','.join(names)])}"
         for what, names in ways.items()
         if all(names) and len(set(names)) > 1
     ]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -46,7 +47,7 @@ def lines(found: CommitAnswer) -> Iterator[Line]:
         yield from ((), *table_of(("scenario", "executes"), rows))
     most = largest(found.paths)
     if most and found.kernels and most.scenario.partition(":")[0] in workload.names():
-        run = f"kdelta run {most.scenario} --kernels {','.join(found.kernels)}"
+        run = shlex.join(["kdelta", "run", most.scenario, "--kernels", ",".join(found.kernels)])
         yield from ((), *paragraph(f"A run to explain, audit and mail: {run}"))
 
 

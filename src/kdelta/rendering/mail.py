@@ -499,7 +499,7 @@ def _reproducer(found: Claim, letter: Letter) -> Iterator[str]:
         kernels = f"--kernels {shlex.quote(','.join(names))}"
         yield from _command(f"kdelta run {name}:{scenario}", kernels, *axes)
         if head.worse and not letter.introduced and (tags := sentences.releases(found)):
-            ends = f"--tree ~/linux --good {tags[0]} --bad {tags[1]}"
+            ends = f"--tree ~/linux --good {shlex.quote(tags[0])} --bad {shlex.quote(tags[1])}"
             yield "The commit:"
             yield from _command(f"kdelta bisect commits {name}:{scenario}", ends, *axes)
 

@@ -26,7 +26,7 @@ from kdelta import files, workload
 from kdelta.archive.apt import Progress
 from kdelta.attribution.symbols import UNKNOWN, Symbols
 from kdelta.disassembly import kallsyms
-from kdelta.errors import GuestFault, KdeltaError, SpecError
+from kdelta.errors import BuildError, GuestFault, KdeltaError, SpecError
 from kdelta.export import exported, is_export
 from kdelta.guests import orders, qemu
 from kdelta.journal import raw_counts
@@ -307,6 +307,8 @@ class Recount:
             if isinstance(result.data, ExactData):
                 yield from self._faults_of_machine(trial, result, scenario, load.program)
             made = self._made(trial, result, load, scenario)
+        except BuildError:  # this machine lacks a compiler, and the bundle is not to blame
+            raise
         except _NOT_OURS as error:
             cause = error.cause if isinstance(error, KdeltaError) else str(error)
             yield f"cannot be made again: {printable(cause, 200)}"

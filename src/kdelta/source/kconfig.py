@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kdelta import cache, data
 from kdelta.errors import SpecError
-from kdelta.files import content
+from kdelta.files import content, path_of
 
 DEFAULT = "deb"
 # Every name stands on those before it: the base that boots, what distributions add.
@@ -103,7 +103,7 @@ def named(
         )
     options: dict[str, str] = {}
     for file in files:
-        path = Path(file).expanduser()
+        path = path_of(file)
         if "/" not in file and not path.is_file():
             raise SpecError(
                 f"unknown configuration {file}",

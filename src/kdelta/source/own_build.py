@@ -20,7 +20,7 @@ from typing import cast
 from kdelta import cache, process
 from kdelta.archive.apt import Progress
 from kdelta.errors import InfraError, SpecError
-from kdelta.files import content
+from kdelta.files import content, path_of
 from kdelta.source import build, git, make
 from kdelta.source import tree as trees
 from kdelta.source.tree import SourceTree
@@ -53,7 +53,7 @@ class OwnBuild:
 def read(path: Path) -> OwnBuild:
     """The build in a folder.  Raises SpecError for what is none, or one that is not whole."""
     try:
-        folder = Path(os.path.realpath(path.expanduser(), strict=True))
+        folder = Path(os.path.realpath(path_of(path), strict=True))
         _, makefile, _, compile_h, *_ = (content(folder / name, _MOST_BYTES) for name in _WHOLE)
     except OSError as error:
         cause = f"this is no whole build of a kernel: {error.filename}: {error.strerror}"

@@ -19,6 +19,7 @@ from pathlib import Path
 from kdelta import cache, process
 from kdelta.archive.apt import Progress
 from kdelta.errors import SpecError
+from kdelta.files import path_of
 from kdelta.source import git
 
 _VERSION = re.compile(
@@ -240,7 +241,7 @@ def _usable(index: Path, root: Path) -> bool:
 
 
 def _folder(path: Path) -> Path:
-    folder = path.expanduser().absolute()
+    folder = path_of(path).absolute()
     if folder.is_dir():
         return folder
     raise SpecError(

@@ -44,7 +44,7 @@ from kdelta import cache, data, process
 from kdelta.archive.apt import GoneError, Progress, SourceArchive
 from kdelta.archive.index import Package, SourcePackage
 from kdelta.errors import InfraError, SpecError
-from kdelta.files import decoded, write_aside
+from kdelta.files import decoded, path_of, write_aside
 from kdelta.printable import meant
 from kdelta.source import build, git, kconfig, make, tree
 from kdelta.source.tree import SourceTree, added, of_commit
@@ -99,7 +99,7 @@ def parse(text: str) -> TreeReference:
         commit=commit,
         variants=tuple(variants),
         configs=tuple(settings["config"]) or (PACKAGE if release else kconfig.DEFAULT,),
-        fragments=tuple(Path(name).expanduser() for name in settings["fragment"]),
+        fragments=tuple(path_of(name) for name in settings["fragment"]),
         compiler="".join(settings["cc"]),
     )
 
@@ -155,7 +155,7 @@ def _split(text: str) -> list[str]:
     if text.startswith("deb:"):
         return words
     joined = [("+".join(words[:count]), count) for count in range(1, len(words) + 1)]
-    plain = [row for row in reversed(joined) if Path(row[0]).expanduser().is_dir()]
+    plain = [row for row in reversed(joined) if path_of(row[0]).is_dir()]
     with_commit = [row for row in joined if (folder := _base(row[0])[1]) and folder.is_dir()]
     for whole, count in (*plain, *with_commit):
         return [whole, *words[count:]]
@@ -163,13 +163,13 @@ def _split(text: str) -> list[str]:
 
 
 def _base(text: str) -> tuple[str, Path | None, str]:
-    path = Path(text).expanduser()
+    path = path_of(text)
     if text.startswith("deb:") or (_POINT.fullmatch(text) and not path.is_dir()):
         return text.removeprefix("deb:"), None, ""
     if path.is_dir() or "@" not in text:
         return "", path, ""
     folder, _, commit = text.rpartition("@")
-    return "", Path(folder).expanduser(), commit
+    return "", path_of(folder), commit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,12 +219,12 @@ def of_word(word: str) -> Variant:
         own = of_word(value)
         return replace(own, name=f"undo-{own.name}", undone=True)
     if equals and "/" in key:
-        path = Path(value).expanduser().absolute()
+        path = path_of(value).absolute()
         return Variant(name=path.stem, path=path, target=key)
-    path = Path(word).expanduser().absolute()
+    path = path_of(word).absolute()
     if is_commit(word):
         folder, _, commit = word.rpartition("@")
-        return Variant(name=commit, path=Path(folder).expanduser().absolute(), target=commit)
+        return Variant(name=commit, path=path_of(folder).absolute(), target=commit)
     if not path.is_file():
         brought = data.directory(_FOLDER) / f"{word.removesuffix('.patch')}.patch"
         if "/" in word or not brought.is_file():
@@ -240,7 +240,7 @@ def of_word(word: str) -> Variant:
 def is_commit(word: str) -> bool:
     """True for PATH@COMMIT, a commit of the repository at PATH."""
     folder, at, commit = word.rpartition("@")
-    return bool(at and folder and commit) and Path(folder).expanduser().is_dir()
+    return bool(at and folder and commit) and path_of(folder).is_dir()
 
 
 def brought_along() -> tuple[str, ...]:

@@ -99,8 +99,9 @@ def _wanted(kind: Any) -> str:
         return " or ".join(f'"{one}"' for one in plain)
     if meta is not None and meta.description:
         return str(meta.description)
-    limits = "" if meta is None else f" from {meta.ge} to {meta.le}"
-    return _NAMES[plain] + limits
+    bounds = [("from", "ge"), ("above", "gt"), ("to", "le"), ("below", "lt")]
+    limits = [(word, getattr(meta, name, None)) for word, name in bounds]
+    return _NAMES[plain] + "".join(f" {word} {at}" for word, at in limits if at is not None)
 
 
 def shown(value: object) -> str:

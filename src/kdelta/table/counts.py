@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -166,12 +167,11 @@ def conclusion(report: RunLadders[Measure], ladder: Ladder[Measure]) -> Iterator
         yield from paragraph(change(step, ladder.unit), indent="  ")
     alike = {one.reference for one in report.ladders if one.scenario == ladder.scenario}
     named = ladder.reference if len(alike) > 1 else ladder.scenario
-    scenario = f" --scenario {named}" if len(report.ladders) > 1 else ""
-    scenario += f" --point '{ladder.point}'" if ladder.point else ""
-    scenario += " --sharing" if ladder.unit == "lines" else ""
-    yield from paragraph(
-        f"Its functions: kdelta explain {report.run_id} {largest.old} {largest.new}{scenario}"
-    )
+    words = [report.run_id, largest.old, largest.new]
+    words += ["--scenario", named] if len(report.ladders) > 1 else []
+    words += ["--point", ladder.point] if ladder.point else []
+    words += ["--sharing"] if ladder.unit == "lines" else []
+    yield from paragraph(f"Its functions: kdelta explain {shlex.join(words)}")
 
 
 def findings(report: RunLadders[Measure]) -> Iterator[str]:

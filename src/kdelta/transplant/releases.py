@@ -13,11 +13,11 @@ import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kdelta.archive.apt import Progress
 from kdelta.errors import InfraError, KdeltaError, SpecError
+from kdelta.files import path_of
 from kdelta.kernels import debian, reference
 from kdelta.kernels.kernel import Kernel
 from kdelta.source import tree_reference
@@ -41,7 +41,7 @@ def parse(text: str) -> tuple[str, tuple[str, ...]]:
     while not text.startswith(_OTHERS) and "+" in base:
         start, _, word = base.rpartition("+")
         plain = word.removeprefix("undo=")
-        is_patch = plain.endswith(_PATCHES) or Path(plain).expanduser().is_file()
+        is_patch = plain.endswith(_PATCHES) or path_of(plain).is_file()
         is_patch = is_patch or tree_reference.is_commit(plain)
         if not (is_patch or is_option(word)) and plain not in tree_reference.brought_along():
             break

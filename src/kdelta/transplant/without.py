@@ -165,7 +165,8 @@ class _Without:
             except objects.NotTransplantedError as error:
                 self.why[name] = error.cause, frozenset(now.functions)
                 continue
-            self.even.update(_even(part))
+            symbols, same = part.new.own.symbols, part.difference.same
+            self.even.update(symbols[at].name for at in same if symbols[at].kind == FUNCTION)
             left = part.difference.left
             self.left.update(left, (f"{function}{COLD}" for function in left))
             if self.executed & _settled(part):
@@ -191,9 +192,3 @@ def _settled(part: Patched) -> set[str]:
     found = part.difference
     kept = {part.new.own.symbols[index].name for index in found.kept}
     return kept.union(found.gone)
-
-
-def _even(part: Patched) -> Iterator[str]:
-    """The functions of an object that are the same in both forms, or changed and left."""
-    symbols = part.new.own.symbols
-    return (symbols[at].name for at in part.difference.same if symbols[at].kind == FUNCTION)
