@@ -56,9 +56,11 @@ static struct {
 /* What is told of our process, and the same summed over its children and theirs. */
 enum {
 	KD_ANON, KD_HUGE_KB, KD_SHMEM_KB, KD_COMPOUND, KD_ZERO, KD_KSM, KD_SWAPPED, KD_ABSENT,
-	KD_MAPPINGS, KD_SEND_BYTES, KD_RECEIVE_BYTES, KD_PIPE_BYTES, KD_LONE_TOLD,
+	KD_MAPPINGS, KD_SEND_BYTES, KD_RECEIVE_BYTES, KD_PIPE_BYTES,
+	KD_LOST,		/* not told: something could not be read, so all of these are unknown */
+	KD_LONE_TOLD,
 };
-static const char *const kd_lone_told[KD_LONE_TOLD] = {
+static const char *const kd_lone_told[KD_LOST] = {
 	"anon_pages", "anon_huge_kb", "shmem_pmd_kb", "compound_pages", "zero_pages", "ksm_pages",
 	"swapped_pages", "absent_pages", "own_mappings",
 	"send_buffers", "receive_buffers", "pipe_buffers",
@@ -80,7 +82,14 @@ kd_api void kd_lone_mapping(long *told, char *start, size_t pages, bool anonymou
 
 		n = pages < 512 ? pages : 512;
 		memset(&audit, 0, sizeof(audit));
+		audit.present = audit.kpf[KPF_ANON] = KD_UNKNOWN;
 		kd_audit_pages(&audit, start, n);
+		if (!audit.present)
+			audit.kpf[KPF_ANON] = 0;
+		if (audit.present < 0 || audit.kpf[KPF_ANON] < 0) {
+			told[KD_LOST]++;
+			return;
+		}
 		told[KD_ABSENT] += anonymous ? n - audit.present - audit.swapped : 0;
 		told[KD_SWAPPED] += audit.swapped;
 		told[KD_ZERO] += audit.kpf[KPF_ZERO_PAGE];
@@ -110,12 +119,14 @@ kd_api void kd_lone_mappings(long *told)
 		if (strncmp(name, "[v", 2) == 0)	/* the kernel's */
 			continue;
 		told[KD_MAPPINGS]++;
-		if (may[0] == 'r' && (!inode || may[1] == 'w'))
+		if (!inode || (may[0] == 'r' && may[1] == 'w'))
 			kd_lone_mapping(told, (char *)low, KD_PAGES(high - low),
 					may[1] == 'w' && !*name);
 	}
 	if (maps)
 		fclose(maps);
+	else
+		told[KD_LOST]++;
 }
 
 #ifndef SO_BUF_LOCK
@@ -217,11 +228,11 @@ kd_api bool kd_lone_children(long *told)
 
 kd_api void kd_lone_tell(enum kd_when when, const char *whose, const long *told)
 {
-	for (size_t i = 0; i < KD_LONE_TOLD; i++) {
+	for (size_t i = 0; i < KD_LOST; i++) {
 		char name[sizeof(kd.facts->name)];
 
 		snprintf(name, sizeof(name), "%s_%s", whose, kd_lone_told[i]);
-		kd_state(when, name, told[i], KD_FREE);
+		kd_state(when, name, told[KD_LOST] ? KD_UNKNOWN : told[i], KD_FREE);
 	}
 }
 

@@ -284,6 +284,17 @@ def test_page_state_that_nobody_wants_binds(huge: dict[tuple[int, int], str], re
         assert found.verdict is Verdict.SAME
 
 
+def test_memory_of_a_program_that_cannot_be_read_is_no_equal_one() -> None:
+    values = dict.fromkeys(((arm, seed) for arm in (0, 1) for seed in (0, 1, 2)), "unknown")
+    told = with_results(
+        own_run({}, 3),
+        lambda one: {"state": state(one.arm, one.round, values, "process_own_mappings")},
+    )
+    found = compare_arms(CountMethod(), *counted(told, "/x/loop.c", "main"))
+    assert found.verdict is Verdict.INVALID
+    assert "/proc of the program cannot be read" in found.reasons[0]
+
+
 @pytest.mark.parametrize("fact", ["children_own_mappings", "memory_shmem_huge_kb"])
 def test_mappings_and_memory_that_nobody_maps_bind(fact: str) -> None:
     told = with_results(

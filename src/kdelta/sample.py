@@ -345,6 +345,10 @@ TELLING = frozenset((
 ))  # fmt: skip
 
 
+# Where a program's own memory cannot be read, nothing says that arms have the same.
+_NEVER_UNKNOWN = frozenset(("process_own_mappings", "children_own_mappings"))
+
+
 class StateField(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One audited fact about the pages, read in the guest outside the window.
 
@@ -362,7 +366,7 @@ class StateField(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def holds(self) -> bool:
         """True when the fact is as the contract wants it; what is wanted must be known."""
         if self.want == "free":
-            return True
+            return self.value != UNKNOWN or self.name not in _NEVER_UNKNOWN
         return self.value not in (UNKNOWN, "mixed") and self.want in (self.value, "same")
 
     @property

@@ -581,6 +581,8 @@ def _state(results: Sequence[TrialResult]) -> tuple[State, list[str]]:
 
 
 def _fact(field: StateField) -> str:
+    if not field.binding:
+        return f"/proc of the program cannot be read {field.when} the windows"
     return f"{field.name} {field.when} the windows is {field.value}, wanted {field.want}"
 
 

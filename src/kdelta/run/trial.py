@@ -186,7 +186,10 @@ def judged(ran: Ran, load: Workload, scenario: Scenario, measured: Measured) -> 
         why = f"only root may read the page state that this scenario needs: {names}"
         return _skipped(SkipKind.NOT_PERMITTED, why)
     data, invalid = measured(reading)
-    reasons = [*ran.wrong, *(f"{f.name} {f.when} is {f.value}, not {f.want}" for f in failed)]
+    reasons = [
+        *ran.wrong,
+        *(f"{f.name} {f.when} is {f.value}{f', not {f.want}' * f.binding}" for f in failed),
+    ]
     reasons += invalid
     if reading.exit_code == output.EXIT_STATE and not reasons:
         reasons = [last]
