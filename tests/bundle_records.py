@@ -5,19 +5,25 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import struct
 import tarfile
 from pathlib import Path
+from typing import Any
 
 from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
-from kdelta import workload
+from kdelta import process, workload
+from kdelta.guests import qemu
 from kdelta.journal import results
 from kdelta.journal.run import RunRecord
+from kdelta.machine import cpu
 from kdelta.machine.axes import MachineSettings
+from kdelta.machine.identity import MachineSeen
 from kdelta.run.guest_trial import load_symbols
 from kdelta.sample import (
+    Environment,
     FunctionCount,
     MachineFacts,
     PhaseCounts,
@@ -25,6 +31,7 @@ from kdelta.sample import (
     TrialRecord,
     TrialResult,
 )
+from kdelta.study.plan import make_plan
 from run_records import kept
 
 MAGIC = 0x3230544C45444B00
@@ -33,6 +40,17 @@ MAGIC = 0x3230544C45444B00
 BASE = 0xFFFFFFFF81000000
 IDS = {"protect": 0, "restore": 1, "touch": 2}
 IMAGE = "cd" * 32  # of ladder_records
+BUILD_ID, COMPILER = "5e" * 20, "gcc-14 (Debian 14.2.0-19) 14.2.0"
+GUEST = MachineSettings()
+PRESET = cpu.preset(GUEST.cpu_model, GUEST.arch)
+SEEN = MachineSeen(
+    cpu=PRESET.seen if PRESET else "", cpus=1, memory_mib=966, nodes=1, cmdline=GUEST.full_cmdline,
+    mitigations=("meltdown Mitigation: PTI",),
+)  # fmt: skip
+HAS: dict[str, Any] = {
+    "accelerator": "tcg", "machine": GUEST.target.machine, "cpu_model": GUEST.cpu_model, "cpus": 1,
+    "memory_mib": GUEST.memory_mib, "cmdline": SEEN.cmdline, "mitigations": SEEN.mitigations[0],
+}  # fmt: skip
 
 
 def symbols(record: RunRecord) -> None:
@@ -62,18 +80,35 @@ def whole(result: TrialResult, trial: TrialRecord, own: dict[str, int]) -> Trial
     rows.append(FunctionCount(phase="restore", function="[user]", insns=3, calls=0))
     rows.append(FunctionCount(phase="restore", function=min(own), insns=7, calls=1))
     rows.sort(key=lambda row: (IDS[row.phase], -row.insns, row.function))
+    told = result.environment or Environment(qemu_version="10.0.2", plugin_sha256="", **HAS)
     return replace(
         result,
+        environment=replace(told, **HAS),
+        fresh_boot=False,
         data=replace(data, phases=tuple(phases), functions=tuple(rows)),
         state=tuple(
             StateField(when=when, name=fact.name, value=fact.want, want=fact.want)
             for when in ("before", "after")
             for fact in scenario.contract
         ),
-        kernel=None,
-        facts=MachineFacts(asked=MachineSettings(), workload_exit=0),
-        artifacts={"console": f"trials/{trial.index:04d}/console.log"},
+        facts=MachineFacts(asked=GUEST, guest=SEEN, workload_exit=0),
     )
+
+
+def command(trial: TrialRecord) -> str:
+    """How its guest was started, and its orders."""
+    at, build = Path("$CACHE/checkpoints/ab"), Path("$CACHE/build/cd")
+    launch = qemu.Launch(image=at, initramfs=at, program=build / trial.workload, restore=at)
+    channels = qemu.Channels(port=5, serial=6, console=7, orders=8, qmp=9, state=10)
+    emulator = qemu.Qemu(
+        program=Path("$CACHE/emulators/10.0.2+ds-2_amd64_ab/usr/bin") / GUEST.target.qemu,
+        arguments=("-L", "$CACHE/emulators/10.0.2+ds-2_amd64_ab/usr/share/qemu"),
+    )
+    words = qemu.command(emulator, GUEST, launch, channels)
+    words += ["-plugin", f"{build}/insns.so,out=$TRIAL/counts.bin"]
+    seed = f"{trial.round + 1} " * 3
+    run = f"--protocol --iterations 8 --warmup 2 {trial.scenario}"
+    return f"{process.quote(words)}\n# identity\n# seed {seed}0\n# run {run}\n"
 
 
 def printed(result: TrialResult, trial: TrialRecord) -> str:
@@ -120,14 +155,23 @@ def counts_of(result: TrialResult, own: dict[str, int]) -> bytes:
 
 def stored(record: RunRecord, folder: Path, *, raw: bool = True) -> Path:
     own = named(record)
-    trials = [
-        replace(one, result=whole(one.result, one, own) if raw and one.result else one.result)
-        for one in record.trials
-    ]
     kernels = tuple(arm.kernel.reference for arm in record.arms)
     study = replace(
         record.study, kernels=kernels, plan=replace(record.study.plan, rounds=record.rounds)
     )
+    results_of = {(one.round, one.arm, one.scenario): one.result for one in record.trials}
+    trials = []
+    for one in make_plan(study, record.seed).trials:
+        result = results_of[one.round, one.arm, one.scenario]
+        if raw and result:
+            read = {"build_id": BUILD_ID, "compiler": COMPILER}
+            names = ("console.log", "workload.txt", "counts.bin.gz", "command.txt")
+            result = replace(
+                whole(result, one, own),
+                kernel=replace(record.arms[one.arm].kernel, **read),
+                artifacts={name: f"trials/{one.index:04d}/{name}" for name in names},
+            )
+        trials.append(replace(one, result=result))
     record = replace(
         record,
         trials=tuple(trials),
@@ -135,11 +179,13 @@ def stored(record: RunRecord, folder: Path, *, raw: bool = True) -> Path:
         run_id=f"{record.name}-20261120-101500{record.run_id[20:]}",
     )
     kept(record, folder)
+    (folder / "attempts.json").write_text(json.dumps({one.index: 1 for one in record.trials}))
     for trial in record.trials:
         assert trial.result
         place = results.trial_folder(folder, trial.index)
         (place / "console.log").write_text("it booted\n")
         if raw:
+            (place / "command.txt").write_text(command(trial))
             (place / "workload.txt").write_text(printed(trial.result, trial))
             packed = gzip.compress(counts_of(trial.result, own), mtime=0)
             (place / "counts.bin.gz").write_bytes(packed)

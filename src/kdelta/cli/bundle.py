@@ -55,7 +55,7 @@ Every file in here has its SHA-256 in MANIFEST.sha256.  Without kdelta:
 
 With it (on the bundle as it was sent, unpacked by kdelta itself):
 
-    kdelta bundle verify FILE      every hash, count, function and text, made again
+    kdelta bundle verify FILE      what follows from raw counts, made again and compared
     kdelta bundle reproduce FILE   the same study measured here, compared to the instruction
 
 run/study.toml          what was asked
@@ -117,21 +117,21 @@ def _readme(record: RunRecord) -> bytes:
 @bundle.command()
 @_file
 def verify(file: Path) -> None:
-    """Check FILE, a bundle: every hash, count, function, verdict and text, made again.
+    """Check FILE, a bundle: make again what follows from raw counts and printed text.
 
-    The functions come from the kernels' images, which are fetched where they are not here. Names
-    what differs and exits with 1 then. Nothing of the bundle is executed.
+    That is every hash, count, function, verdict and text. Kernels follow from the archive's images,
+    which are fetched; guests and command lines from the study; sources are this kdelta's own. What
+    only the machine that measured knows is listed as not verified. Names what differs and exits
+    with 1 then. Nothing of the bundle is executed.
     """
     unknown: list[str] = []
     with _unpacked(file) as folder:
         parts = list(_verified(folder, unknown))
-        absent: tuple[str, ...] = (f"{dependencies.BUNDLE}, in a form that can be read",)
-        with contextlib.suppress(StoreError):
-            told = dependencies.note(folder)
-            absent = told.absent if told else (dependencies.BUNDLE,)
+        told = dependencies.note(folder)
         differs = any(differing for _, _, differing in parts)
         text = "" if differs else (folder / packing.RUN / "show.txt").read_text()
     says = printable(" ".join(text.partition("\n\n")[0].split()))
+    absent = told.absent if told else (f"{dependencies.BUNDLE}, in a form that can be read",)
     print_lines(show_verified(parts, absent, says, unknown))
     if differs:
         raise click.exceptions.Exit(EXIT_DIFFERS)
@@ -141,10 +141,7 @@ def verify(file: Path) -> None:
 def _unpacked(file: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="kdelta-bundle-") as name:
         packing.unpack(file, Path(name))
-        try:
-            dependencies.check_format(Path(name))
-        except SpecError as error:
-            raise SpecError(error.cause, place=str(file), action=error.action) from error
+        dependencies.check_format(Path(name), file)
         yield Path(name)
 
 
@@ -174,9 +171,7 @@ def whole(file: Path) -> Iterator[tuple[Path, RunRecord]]:
 
 def _written_by(folder: Path) -> str:
     """With which kdelta a bundle can be read that is whole and yet not understood."""
-    told = None
-    with contextlib.suppress(StoreError):
-        told = dependencies.note(folder)
+    told = dependencies.note(folder)
     version = printable(told.kdelta_version, 40) if told else "of another version"
     own = options.VERSION
     if version == own:
@@ -205,7 +200,7 @@ def _verified(folder: Path, unknown: list[str]) -> Iterator[Verified]:
         for why in [_unread(folder, trial.index)]
     ]
     with reporting() as progress:
-        again = Recount(folder, record, progress)
+        again = Recount(folder, record, options.VERSION, progress)
         yield "plan", "kernels, trials and dates of run.json", (*again.plan(),)
         done = f"{plural(len(record.trials), 'trial')}, each made again of what it kept"
         yield "results", done, (*lost, *again.results())
@@ -229,9 +224,7 @@ def _told(folder: Path, record: RunRecord) -> Iterator[packing.Difference]:
     path, own = folder / packing.README, (record.run_id, record.kdelta_version, record.instrument)
     if not path.is_file() or path.read_bytes() != _readme(record):
         yield packing.Difference(file=packing.README, what="is another run's")
-    told = None
-    with contextlib.suppress(StoreError):
-        told = dependencies.note(folder)
+    told = dependencies.note(folder)
     if told is None or (told.run_id, told.kdelta_version, told.instrument) != own:
         yield packing.Difference(file=dependencies.BUNDLE, what="is another run's")
 
@@ -257,7 +250,7 @@ def reproduce(file: Path, runs: Path, means: options.Means, *, build: bool) -> N
         wanted = means.wanted_qemu or qemu_for(theirs)
         means = replace(means, wanted_qemu=wanted, again=True)  # what was kept proves nothing
         ours = start(study, runs, means)
-        others = dependencies.other_programs(folder)
+        others = [f"{one.file} {one.what}" for one in dependencies.unlike_sources(theirs, folder)]
     found = compared(theirs, ours.record())
     found = replace(found, reasons=(*found.reasons, *others))
     print_lines(show_reproduction(found))

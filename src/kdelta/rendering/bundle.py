@@ -76,6 +76,11 @@ def _in_formats(name: str, view: object, found: object) -> Iterator[tuple[str, s
 
 _SHOWN = 20
 _TOLD = ("show", "explain-")
+_ONLY_THERE = (
+    "the machine that measured knows: what guests printed, on the console too; raw counts; the"
+    " SHA-256 of program, initramfs and plugin, the self-test; address, times, tries and attempts;"
+    " kdelta's version; the seed beyond the order of trials"
+)
 
 
 # One thing that was checked, what of it in words, and how it differs.
@@ -134,6 +139,7 @@ def show_verified(
             lines += paragraph(f"and {more} more", indent="  ")
     for text in unknown:
         lines += paragraph(f"not verified: {text}", Tone.WARN)
+    lines += paragraph(f"not verified, since only {_ONLY_THERE}", Tone.WARN)
     for text in absent:
         lines += paragraph(f"not in the bundle: {text}", Tone.WARN)
     return lines

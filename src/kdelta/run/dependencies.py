@@ -14,10 +14,11 @@ from msgspec import structs
 
 from kdelta import cache, data, workload
 from kdelta.errors import KdeltaError, SpecError, StoreError
-from kdelta.files import called, digest_of
+from kdelta.files import called, digest_of, sha256_of
 from kdelta.guest import FILES
 from kdelta.guests import qemu
 from kdelta.journal import files
+from kdelta.journal.bundle import Difference
 from kdelta.journal.run import RunRecord
 from kdelta.printable import printable, quoted
 from kdelta.sample import Instrument, KernelIdentity
@@ -47,8 +48,8 @@ class _Head(msgspec.Struct, frozen=True, kw_only=True):
     kdelta_version: str = ""
 
 
-def check_format(folder: Path) -> None:
-    """Raise SpecError for an unpacked bundle that says that a newer kdelta wrote it."""
+def check_format(folder: Path, file: Path) -> None:
+    """Raise SpecError for the unpacked bundle of a file that says that a newer kdelta wrote it."""
     head = None
     with contextlib.suppress(StoreError):
         head = files.read(folder / BUNDLE, _Head)
@@ -56,19 +57,25 @@ def check_format(folder: Path) -> None:
         newer = printable(head.kdelta_version, 40)
         cause = f"this bundle is of a newer kdelta (format {head.format}, here up to {FORMAT})"
         action = f"use kdelta {newer} or newer" if newer else "use a newer kdelta"
-        raise SpecError(cause, place=BUNDLE, action=action)
+        raise SpecError(cause, place=str(file), action=action)
 
 
 def note(folder: Path) -> BundleNote | None:
-    """What an unpacked bundle says of itself; None without it.  Raises StoreError."""
-    return files.read(folder / BUNDLE, BundleNote)
+    """What an unpacked bundle says of itself; None where that cannot be read."""
+    with contextlib.suppress(StoreError):
+        return files.read(folder / BUNDLE, BundleNote)
+    return None
+
+
+def _absent(folder: Path) -> tuple[str, ...]:
+    return told.absent if (told := note(folder)) else ()
 
 
 def dependencies(record: RunRecord, lone: dict[str, str]) -> dict[str, bytes]:
     """Files by their names in a bundle.  lone: C files that build alone, by name."""
     absent: list[str] = []
     found = {
-        **dict(_programs(record, absent)),
+        **dict(_programs(record, {trial.workload for trial in record.trials}, absent)),
         **dict(_patches(record, absent)),
         **dict(_configs(record, absent)),
         **{f"reproducers/{name}": text.encode() for name, text in lone.items()},
@@ -84,11 +91,10 @@ def dependencies(record: RunRecord, lone: dict[str, str]) -> dict[str, bytes]:
     return found
 
 
-def _programs(record: RunRecord, absent: list[str]) -> Iterator[tuple[str, bytes]]:
+def _programs(record: RunRecord, names: set[str], absent: list[str]) -> Iterator[tuple[str, bytes]]:
     for folder in ("guest", "plugin"):
         for path in sorted(data.directory(folder).glob("*.[ch]")):
             yield f"{_SOURCES}/{folder}/{path.name}", path.read_bytes()
-    names = {trial.workload for trial in record.trials}
     own = workload.loadable(names)
     absent += [f"the workload {name}: this kdelta does not have it" for name in names - own.keys()]
     for program in (each.program for each in own.values()):
@@ -223,11 +229,39 @@ def _elsewhere(what: str) -> SpecError:
     return SpecError(cause, action=action)
 
 
-def other_programs(folder: Path) -> tuple[str, ...]:
-    """The programs of a bundle that are not this kdelta's own, a sentence each."""
-    found = []
-    for path in filter(Path.is_file, sorted((folder / _SOURCES).rglob("*"))):
-        own = data.directory(path.parent.name) / path.name
-        if own.is_file() and own.read_bytes() != path.read_bytes():
-            found.append(f"{path.parent.name}/{path.name} of the bundle is another one")
-    return tuple(found)
+def unlike_sources(record: RunRecord, folder: Path) -> Iterator[Difference]:
+    """Sources of a bundle that are not this kdelta's own."""
+    absent: list[str] = []
+    names = {trial.workload for trial in record.trials}
+    outside = {name for name in names if workload.is_file(name)}
+    theirs = {f"{_SOURCES}/workloads/{Path(name).stem}" for name in outside}
+    own = dict(_programs(record, names - outside, absent))
+    paths = filter(Path.is_file, sorted(folder.glob(f"{_SOURCES}/*/*")))
+    there = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+    for name in sorted({*own, *there}):
+        if own.get(name) != there.get(name) and name.rpartition(".")[0] not in theirs:
+            what = "is not what this kdelta has" if name in there else "is missing"
+            yield Difference(file=name, what=what)
+    for sentence in sorted({*absent} - {*_absent(folder)}):
+        yield Difference(file=BUNDLE, what=f"does not say that this is absent: {sentence}")
+
+
+def unlike_run(record: RunRecord, folder: Path) -> Iterator[Difference]:
+    """Files of a bundle that are of no trial and no kernel of the run; lost configurations."""
+    own, said = {f"trials/{trial.index:04d}" for trial in record.trials}, " ".join(_absent(folder))
+    own |= {f"{Path(trial.workload).stem}/{trial.scenario}" for trial in record.trials}
+    for digest, label in {arm.kernel.config_sha256: arm.label for arm in record.arms}.items():
+        name = f"{_CONFIGS}/{digest[:16]}"
+        own.add(f"configs/{digest[:16]}")
+        there = (folder / name).is_file()
+        if digest and not there and f"the configuration of {label}: " not in said:
+            yield Difference(file=name, what="is missing")
+        elif there and sha256_of(folder / name) != digest:
+            yield Difference(file=name, what=f"is not the configuration of {label}")
+    built = [_safe(arm.kernel.reference) for arm in record.arms if "+" in arm.kernel.reference]
+    trials = {path.parent for path in folder.glob("run/trials/*/*")}
+    for path in sorted({*trials, *folder.glob("kernels/*/*"), *folder.glob("reproducers/*/*")}):
+        is_patch = path.parent.name == "patches" and any(path.stem in one for one in built)
+        if not is_patch and f"{path.parent.name}/{path.stem}" not in own:
+            name = path.relative_to(folder).as_posix()
+            yield Difference(file=name, what="is of no trial and no kernel of the run")

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import zlib
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
-from itertools import islice
+from functools import cached_property, lru_cache
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,20 +27,23 @@ from kdelta.archive.apt import Progress
 from kdelta.attribution.symbols import UNKNOWN, Symbols
 from kdelta.disassembly import kallsyms
 from kdelta.errors import BuildError, GuestFault, KdeltaError, SpecError
-from kdelta.export import exported
+from kdelta.export import exported, is_export
+from kdelta.guests import orders, qemu
 from kdelta.journal import raw_counts
 from kdelta.journal.bundle import RUN, Difference, differing
-from kdelta.journal.files import MOST_BYTES
+from kdelta.journal.files import MOST_BYTES, read
 from kdelta.journal.results import trial_folder
 from kdelta.journal.run import RunRecord
 from kdelta.kernels.image import unpacked_kernel
 from kdelta.kernels.kernel import Kernel
 from kdelta.kernels.reference import resolve
+from kdelta.machine.axes import AXES, MachineSettings, with_needs
 from kdelta.output import Reading
 from kdelta.printable import printable, quoted
 from kdelta.probes import sharing
-from kdelta.run import arms, timed
-from kdelta.run.counting import counted
+from kdelta.procfs import compiler_in
+from kdelta.run import arms, dependencies, timed
+from kdelta.run.counting import WARMUP, WINDOWS, counted
 from kdelta.run.executed_code import in_question, with_code, with_option_code
 from kdelta.run.guest_trial import load_symbols
 from kdelta.run.trial import Ran, blame, bounded, judged
@@ -52,18 +56,27 @@ from kdelta.sample import (
     MetricValue,
     Outcome,
     SkipKind,
+    Source,
     TrialRecord,
     TrialResult,
 )
+from kdelta.source.tree_reference import PREFIX as TREE
 from kdelta.study import probes
 from kdelta.study.plan import make_plan
-from kdelta.workload import Workload
+from kdelta.study.spec import points
+from kdelta.workload import Scenario, Workload
 
 _MOST_TEXT = 64 << 20
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _MADE_BY = re.compile(r"^ \* Made by:.*\n", re.MULTILINE)
 _TOLD = ("outcome", "skip", "reasons", "data", "state", "metrics", "options", "code")
-_WHICH = ("release", "version", "arch", "image_sha256", "name", "source")
+_PACKED = (".txt", ".log", "counts.bin.gz")  # artifacts that a bundle has
+_OF_A_COPY: dict[str, Any] = {"kernel": None, "copied": None, "wall_s": 0.0, "artifacts": {}}
+_BANNER = re.compile(rb"Linux version \d[ -~]+")
+_BUILD_ID = re.compile(rb"\x04\0{3}\x14\0{3}\x03\0{3}GNU\0([\x00-\xff]{20})")  # elf(5), a note
+# What of QEMU's command line decides no count: rights, places; the plugin's options, with paths.
+_FREE = {"-sandbox", "-run-with", "-runas", "-plugin", "-L"}
+_PLACES = re.compile(r"(?:^|(?<==))[/$][^,]*|(?<=fd=)\d+")
 _NOT_OURS = (KdeltaError, OSError, EOFError, zlib.error, ValueError, LookupError, ArithmeticError)
 _NOT_MADE = (Outcome.BOOT_ERROR, Outcome.GUEST_ERROR, Outcome.INFRA_ERROR)
 
@@ -71,9 +84,14 @@ _NOT_MADE = (Outcome.BOOT_ERROR, Outcome.GUEST_ERROR, Outcome.INFRA_ERROR)
 class Recount:
     """An unpacked bundle.  unknown: what cannot be made again here, a sentence each."""
 
-    def __init__(self, folder: Path, record: RunRecord, progress: Progress | None = None) -> None:
+    def __init__(
+        self, folder: Path, record: RunRecord, version: str, progress: Progress | None = None
+    ) -> None:
         self.unknown: dict[str, None] = {}
         self._folder, self._record, self._progress = folder, record, progress
+        self._ours = record.kdelta_version == version  # of the kdelta that runs
+        if not self._ours:
+            self.unknown["sources and command.txt: they are of another kdelta"] = None
         self._symbols: dict[str, Symbols | None] = {}
 
     # -- the plan ---------------------------------------------------------------------------------
@@ -99,10 +117,16 @@ class Recount:
         named = arms.of_identities(study, [arm.kernel for arm in record.arms])
         if named != record.arms:
             yield "its arms are not called as their kernels are, or are not those of its study"
-        seen = [(t.round, t.arm, t.workload, t.scenario) for t in record.trials if not t.varies]
-        plan = make_plan(study, record.seed).trials
-        if sorted(seen) != sorted((t.round, t.arm, t.workload, t.scenario) for t in plan):
-            yield "its trials are not those that its study plans"
+        trials = (t for t in record.trials if not t.varies)
+        seen = [replace(t, attempts=0, result=None) for t in trials]
+        if seen != [*make_plan(study, record.seed).trials]:
+            yield "its trials are not those that its study plans, in the order of its seed"
+        built = {arm.label for arm in record.arms if arm.kernel.reference.startswith(TREE)}
+        if not record.subjects.keys() <= built:
+            yield "subjects: are of no commit of its arms"
+        begun = read(self._folder / RUN / "attempts.json", dict[int, int])
+        if begun and begun != {t.index: t.attempts for t in record.trials}:
+            yield "attempts.json is not how often the results say that trials were begun"
 
     def _faults_of_images(self) -> Iterator[str]:
         for arm, kernel in zip(self._record.arms, self._kernels, strict=True):
@@ -110,10 +134,7 @@ class Recount:
             if own.image_sha256 and not _DIGEST.fullmatch(own.image_sha256):
                 yield f"the image of {arm.label} has no SHA-256"
             elif isinstance(kernel, Kernel):
-                theirs = kernel.identity()
-                names = ["image_sha256", "release", "config_sha256"]
-                names += ["options"] * (own.options_format == theirs.options_format)
-                if any(getattr(own, name) != getattr(theirs, name) for name in names):
+                if _unlike(own, kernel.identity()):
                     yield f"the image of {arm.label} is not that of its package {own.version}"
             elif kernel and own.image_sha256:
                 told = f"that the image of {arm.label} is that of {quoted(own.reference, 80)}"
@@ -183,15 +204,79 @@ class Recount:
         for path in paths:
             if not re.fullmatch(rf"{place}[A-Za-z0-9][A-Za-z0-9._-]*", path):
                 yield f"artifacts: {quoted(path, 80)} is no file of this trial"
+            elif path.endswith(_PACKED) and not (self._folder / RUN / path).is_file():
+                yield f"artifacts: {path} is missing"
         if result.stored and _time(result.stored) is None:
             yield f"stored: {quoted(result.stored, 60)} is no time that has been"
-        if result.wall_s < 0 or trial.attempts < 1:
-            yield "attempts or wall_s: less than nothing"
-        own, arm = result.kernel, self._record.arms[trial.arm]
-        if arm.kernel.image_sha256 and own:
-            for name in _WHICH:
-                if getattr(own, name) != getattr(arm.kernel, name):
-                    yield f"kernel.{name}: another than {arm.label} has in run.json"
+        if result.wall_s < 0 or (result.wall_s and result.stored):
+            yield "wall_s: less than nothing, or of a result that was stored before"
+        if trial.attempts < 1 + len(() if result.copied else result.tries):
+            yield "attempts: fewer than its tries"
+        if (own := result.kernel) and self._record.arms[trial.arm].kernel.image_sha256:
+            yield from self._faults_of_kernel(trial, own)
+
+    def _faults_of_kernel(self, trial: TrialRecord, own: KernelIdentity) -> Iterator[str]:
+        """What a trial says of its kernel against run.json and the image."""
+        arm = self._record.arms[trial.arm]
+        for name in _unlike(own, arm.kernel):
+            yield f"kernel.{name}: another than {arm.label} has in run.json"
+        kernel, told = self._kernels[trial.arm], {own.compiler, own.build_id}
+        try:
+            if isinstance(kernel, Kernel) and not told <= _read_back(kernel.image):
+                yield f"kernel: the image of {arm.label} has another compiler or build id"
+        except KdeltaError as error:
+            self.unknown[f"compiler and build id of {arm.label}: {error.cause}"] = None
+
+    def _faults_of_machine(
+        self, trial: TrialRecord, result: TrialResult, scenario: Scenario, program: Path
+    ) -> Iterator[str]:
+        """What a counted trial says of its guest against study, facts and command line."""
+        facts, own = result.facts or MachineFacts(), result.environment
+        if not (facts.asked and facts.guest and own):
+            yield "environment, facts: do not say in which guest it was counted"
+            return
+        asked, seen, axes = facts.asked, facts.guest, self._record.arms[trial.arm].axes
+        study, died = self._record.study, any(one.outcome.blames for one in result.tries)
+        fitting = (point.machine for point in points(study) if point.axes == axes)
+        planned = next(fitting, study.machine)
+        told: dict[str, Any]
+        told = {"facts.asked": asked, "environment": own, "fresh_boot": result.fresh_boot}
+        told["facts.guest.cmdline"] = seen.cmdline
+        made: dict[str, Any] = {
+            "facts.asked": with_needs(planned, scenario.needs),
+            "environment": replace(
+                own, accelerator="tcg", machine=asked.target.machine, cpu_model=asked.cpu_model,
+                cpus=seen.cpus or 0, memory_mib=asked.memory_mib, cmdline=seen.cmdline or "",
+                mitigations="; ".join(seen.mitigations),
+            ),
+            "facts.guest.cmdline": seen.cmdline if result.reasons else asked.full_cmdline,
+            "fresh_boot": study.plan.fresh_boot or asked.swap == "disk" or died,
+        }  # fmt: skip
+        if asked.swap:
+            self.unknown["command.txt of guests that swap"] = None
+        elif self._ours:
+            path = trial_folder(self._folder / RUN, trial.index) / "command.txt"
+            line, *lines = files.content(path, MOST_BYTES).decode().splitlines() or [""]
+            words, outside = shlex.split(line), scenario.outside and not is_export(program)
+            sources = (*Source,)[:4]  # the last one is of addresses
+            seeds = [1 + trial.round * (trial.varies in (None, one)) for one in sources]
+            seeds[-1] *= outside
+            told["command.txt"] = [*_plain(words), *lines]
+            made["command.txt"] = [
+                *_commanded(asked, turns="-icount" in words),
+                *(f"# {order.line}" for order in orders.of_settings(asked)),
+                " ".join(["# seed", *map(str, seeds)]),
+                f"# {orders.run(scenario.arguments(iterations=WINDOWS, warmup=WARMUP)).line}",
+            ]
+            kept = re.match(r"\$CACHE/emulators/(\d[^_/]*)_", words[0])
+            if kept and not qemu.means(own.qemu_version.partition("+")[0], kept[1]):
+                yield f"environment.qemu_version: it is {kept[1]} by command.txt"
+        both = to_builtins(told), to_builtins(made)
+        yield from islice(differing(*both, "", "by its study and facts"), 1)
+        for name, axis in AXES.items():
+            is_read = axis.seen and not result.reasons  # else it is one of them
+            if is_read and not axis.fits(getattr(asked, name), getattr(seen, axis.seen)):
+                yield f"facts.guest.{axis.seen} is not what was asked for"
 
     def _faults_of_copy(
         self, trial: TrialRecord, result: TrialResult, copied: Copied
@@ -199,7 +284,7 @@ class Recount:
         """A copy has the data of an arm of the same image."""
         one = next((each for each in self._record.trials if each.index == copied.trial), trial)
         mine, theirs = (
-            of and (at.workload, at.scenario, of.data, of.state, of.metrics)
+            of and (at.workload, at.scenario, replace(of, **_OF_A_COPY))
             for at, of in ((trial, result), (one, one.result))
         )
         if one.result is None or one.result.copied or mine != theirs:
@@ -217,7 +302,11 @@ class Recount:
             self.unknown["what the kernel's tracing told: the text of it is kept elsewhere"] = None
             return
         try:
-            made = self._made(trial, result, place)
+            load = _of_bundle(trial.workload, self._folder)
+            scenario = load.scenario(trial.scenario)
+            if isinstance(result.data, ExactData):
+                yield from self._faults_of_machine(trial, result, scenario, load.program)
+            made = self._made(trial, result, load, scenario)
         except BuildError:  # this machine lacks a compiler, and the bundle is not to blame
             raise
         except _NOT_OURS as error:
@@ -228,11 +317,10 @@ class Recount:
         yield from islice(differing(told, again, "", "by its raw counts and workload.txt"), 1)
 
     def _made(
-        self, trial: TrialRecord, result: TrialResult, place: Path
+        self, trial: TrialRecord, result: TrialResult, load: Workload, scenario: Scenario
     ) -> tuple[TrialResult, TrialResult]:
         """A result as it may be compared, and as it is made of what lies beside it."""
-        load = _of_bundle(trial.workload, self._folder)
-        scenario = load.scenario(trial.scenario)
+        place = trial_folder(self._folder / RUN, trial.index)
         facts = result.facts or MachineFacts()
         printed = files.content(place / "workload.txt", _MOST_TEXT).decode(errors="replace")
 
@@ -286,7 +374,7 @@ class Recount:
     # -- what lies beside -------------------------------------------------------------------------
 
     def programs(self) -> Iterator[Difference]:
-        """C files of scenarios that are not those of the bundle's own sources."""
+        """What is not as the bundle's own sources, the run and this kdelta have it."""
         for name in sorted({(trial.workload, trial.scenario) for trial in self._record.trials}):
             try:
                 load = _of_bundle(name[0], self._folder)
@@ -300,12 +388,48 @@ class Recount:
             if _MADE_BY.sub("", there) != _MADE_BY.sub("", text):
                 what = "is not what the sources make"
                 yield Difference(file=path.relative_to(self._folder).as_posix(), what=what)
+        yield from dependencies.unlike_run(self._record, self._folder)
+        if self._ours:
+            yield from dependencies.unlike_sources(self._record, self._folder)
 
 
 def _of_bundle(name: str, folder: Path) -> Workload:
     """A workload by the sources of an unpacked bundle.  Raises SpecError."""
     place = folder / "sources/workloads"
     return workload.load(str(place / Path(name).name) if workload.is_file(name) else name, place)
+
+
+def _commanded(asked: MachineSettings, *, turns: bool) -> list[str]:
+    """As `_plain`, what a counted guest is started with."""
+    path, emulator = Path("$CACHE/any"), qemu.Qemu(program=Path(asked.target.qemu), turns=turns)
+    launch = qemu.Launch(image=path, initramfs=path, program=path, restore=path)
+    channels = qemu.Channels(port=0, serial=0, console=0, orders=0, qmp=0, state=0)
+    return _plain(qemu.command(emulator, asked, launch, channels))
+
+
+def _plain(words: Sequence[str]) -> list[str]:
+    """A command line without what decides no count."""
+    pairs = pairwise(words)
+    kept = [_PLACES.sub("", word) for before, word in pairs if not {before, word} & _FREE]
+    return [Path(words[0]).name, *kept]
+
+
+def _unlike(own: KernelIdentity, other: KernelIdentity) -> list[str]:
+    """In which fields two kernels differ that are to be one."""
+    # A run resumes by a package's version, and what is recorded of options may be newer.
+    free = {"reference", "options_format", "build_id", "compiler"}
+    free |= {"options"} if own.options_format != other.options_format else set()
+    names = [name for name in own.__struct_fields__ if name not in free]
+    return [name for name in names if getattr(own, name) != getattr(other, name)]
+
+
+@lru_cache(maxsize=64)
+def _read_back(image: Path) -> frozenset[str]:
+    """The compiler and the build ids that an image names, and "" for none.  Raises KdeltaError."""
+    content = b"".join(one.content for one in unpacked_kernel(image).segments)
+    banner = _BANNER.search(content)
+    ids = (found.hex() for found in _BUILD_ID.findall(content))
+    return frozenset(("", compiler_in(banner[0].decode() if banner else ""), *ids))
 
 
 def _time(text: str) -> datetime | None:
