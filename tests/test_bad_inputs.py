@@ -76,7 +76,7 @@ TAKEN: dict[str, Taken] = {
     "plan": ("run/run.json", None, "show ./run", ()),
     "result": ("run/trials/0003/result.json", None, "explain ./run 6.16 6.17", ("[" * 10**6,)),
     "counts": ("run/trials/0003/counts.bin.gz", None, "coverage ./run", ()),
-    "bundle": ("run/run.tar", None, "bundle verify run/run.tar", ()),
+    "bundle": ("run.tar", None, "bundle verify run.tar", ()),
 }  # fmt: skip
 NUMBERS = ("inf", "-inf", "nan", "1e308", "1e-320", "0", "-1", "18446744073709551616", "9" * 5000)
 WORDS = ("", "\x1b[31m", "\u202e", "../outside/x", "a" * 10**5, '"', "\\", "\0", "/dev/zero", "%n")
@@ -158,7 +158,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with its bundle, a source, C files, and the programs that commands start."""
     place = tmp_path_factory.mktemp("made")
     stored(ladder_records.ladder(rounds=1), place / "run")
-    assert call(bundle.make, place / "run", "-o", place / "run/run.tar").exit_code == 0
+    assert call(bundle.make, place / "run", "-o", place / "run.tar").exit_code == 0
     (place / "run/image").write_bytes(kernel_image.bzimage(kernel_image.gzipped(b"x" * 9000)))
     kernel_tree.committed(place / "linux")
     for folder in ("bin", "programs"):
