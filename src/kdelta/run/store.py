@@ -77,7 +77,7 @@ def found(key: str, kernel: Kernel, folder: Path) -> TrialResult | None:
     if kept is None:
         return None
     cache.mark_used(place)
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     for name, content in kept.artifacts.items():
         (folder / name).write_bytes(content)
     read = kept.result.kernel

@@ -93,7 +93,7 @@ def framed(
     fresh_boot: bool = False,
 ) -> TrialResult:
     """Measure a trial into folder; a guest's fault is its result.  kernel, facts: by default."""
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     for name in _ARTIFACTS:  # of an attempt before
         (folder / name).unlink(missing_ok=True)
     begun = time.monotonic()
