@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from kdelta.cli.main import cli
+from kdelta.files import called
 from kdelta.journal.run import RunJournal
 from kdelta.ladder.counts import CountEvidence, CountMethod, counted
 from kdelta.ladder.evidence import compare_arms
@@ -280,7 +281,7 @@ def measured(folder: Path, text: str, *words: str) -> tuple[CountEvidence, ...]:
     words = ("run", str(file), *more, "--runs", str(runs), "--kernels", *words)
     CliRunner().invoke(cli, words)
     (place,) = (path for path in runs.iterdir() if path.is_dir())
-    return counted(RunJournal.open(place).record(), str(file), "main")
+    return counted(RunJournal.open(place).record(), called(file), "main")
 
 
 def outcome(arm: CountEvidence) -> TrialResult:
