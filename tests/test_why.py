@@ -50,7 +50,7 @@ def answered(record: RunRecord, *opened: str) -> str:
         (ladder_records.part_of("6.12.107", "6.16.12"), "No: mprotect:shared_dirty",
          "no step of more than 1 % from 6.12.107 to 6.16.12 (counted exactly"),
         (run_of(BACK), ("No: 6.18.15 executes 403.0 instructions per page, 6.16.12 400.0: x1.008,"
-         " within 1 %. Decided steps: 6.17.13 x2.000, 6.18.15 x0.504. The largest decided step is"
+         " within 1 %. Decided steps: 6.17.13 x2.000, 6.18.15 x0.504. The largest decided increase is"
          " in 6.17.13: mprotect() of"), "has it no longer: 403.0 per page."),
         (run_of(PART), "Yes: 6.18.15 executes 600.0", "has it in part: 600.0 per page."),
         (run_of({"6.16.12": 400.0, "6.17.13": 402.0, "6.18.15": 403.0}), "No: 6.18.15 executes",
@@ -77,7 +77,7 @@ def test_a_larger_change_that_is_undecided_comes_before_the_step() -> None:
     assert text.startswith("Undecided: 6.17.13 executes 420.0 instructions per page, 6.12.107")
     assert "Decided steps: 6.17.13 x1.050. Undecided in 6.16.12: mprotect() of resident" in text
     assert "to 400.0 on 6.16.12: 2.00 times the instructions, which is undecided. By" in text
-    assert text.index("UBSAN_BOUNDS") < text.index("The largest decided step is in 6.17.13")
+    assert text.index("UBSAN_BOUNDS") < text.index("The largest decided increase is in 6.17.13")
 
 
 def test_a_later_kernel_that_cannot_be_compared_leaves_it_open() -> None:
@@ -85,7 +85,7 @@ def test_a_later_kernel_that_cannot_be_compared_leaves_it_open() -> None:
         run_of(BACK), lambda arm: {"options": ("UBSAN_BOUNDS=y",) if arm.index == 2 else ("SMP=y",)}
     )
     text = answered(record)
-    assert "The largest decided step is in 6.17.13" in text
+    assert "The largest decided increase is in 6.17.13" in text
     assert "Whether 6.18.15, the newest here, still has it is open" in text
     assert "no longer" not in text
 

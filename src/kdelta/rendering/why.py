@@ -117,7 +117,7 @@ def _step(
     found: Claim, head: Headline, workloads: Mapping[str, Workload], ends: str
 ) -> Iterator[str]:
     way = "Yes, since" if head.worse else "It got shorter in"
-    way = "The largest decided step is in" if ends else way
+    way = "The largest decided increase is in" if ends and head.worse else way
     yield f"{way} {head.step.new}: {sentences.first_sentence(found, head, workloads)}"
     if found.explanation:
         yield from sentences.difference_sentences(found.explanation, None, None)[1:]
