@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from kdelta import arch, guest, process
 from kdelta.cli.main import cli
-from kdelta.cli.options import references
+from kdelta.cli.run import every_kernel
 from kdelta.errors import GuestError, SpecError
 from kdelta.export import exported
 from kdelta.output import Reading, parse_output
@@ -178,11 +178,11 @@ def test_a_path_of_the_machine_is_on_no_page(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", "/nowhere")
     given = f"file:{tmp_path}/vmlinuz,tree:deb:6.17+{tmp_path}/c++,tree:~/linux@origin/x,deb:6.17"
-    assert references(given) == [
+    assert every_kernel(given.split(","), "amd64", "cloud") == [
         "file:./vmlinuz", f"tree:deb:6.17+{tmp_path}/c++", "tree:~/linux@origin/x", "deb:6.17",
     ]  # fmt: skip
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert references(given)[0] == "file:~/vmlinuz"
+    assert every_kernel([f"file:{tmp_path}/vmlinuz"], "amd64", "cloud") == ["file:~/vmlinuz"]
     named = full_reference("./loop.c")
     assert named == "~/loop.c:main"
     found, scenario = parse_reference(named)

@@ -207,7 +207,7 @@ def ask(
     if kernels is None:
         cause = "the mail names no kernels that are here"
         raise SpecError(cause, place=report.place, action=action)
-    words = options.references(kernels)
+    words = options.words(kernels)
     if len(words) != 2 or not all(words):
         raise SpecError(f"{kernels} are not two kernels", place="--kernels", action=action)
     old, new = words

@@ -7,7 +7,6 @@ import contextlib
 import functools
 import math
 import os
-import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,6 @@ import click
 
 from kdelta.data import is_clone
 from kdelta.errors import InfraError, KdeltaError
-from kdelta.files import called
 from kdelta.machine import axes
 from kdelta.rendering.formats import FORMATS
 
@@ -71,16 +69,6 @@ def in_order(*options: Callable[..., Any]) -> Callable[[_Command], _Command]:
 def words(text: str) -> list[str]:
     """The value of an option that is a list: its words, between commas."""
     return [word.strip() for word in text.split(",")]
-
-
-def references(text: str) -> list[str]:
-    """Kernels; the path of a file or tree is one that others may read (files.called)."""
-
-    def read_by_others(found: re.Match[str]) -> str:
-        path = Path(found[0])
-        return called(path) if path.exists() else found[0]  # a folder's name may have a "+"
-
-    return [re.sub(r"(?<![^:=+])/[^+@]+", read_by_others, word) for word in words(text)]
 
 
 def gathered(

@@ -26,6 +26,7 @@ from kdelta.cli import options
 from kdelta.cli.printing import reporting, showing
 from kdelta.cli.show import print_report
 from kdelta.errors import KdeltaError, SpecError
+from kdelta.files import called
 from kdelta.guests import qemu
 from kdelta.host import leases
 from kdelta.journal.files import new_folder
@@ -209,7 +210,7 @@ def _with_program(what: tuple[str, ...], files: Sequence[str], name: str | None)
 
 
 def _study(what: Sequence[str], kernels: str | None, settings: dict[str, Any]) -> Study:
-    refs = options.references(kernels) if kernels is not None else None
+    refs = options.words(kernels) if kernels is not None else None
     named = [word for word in what if workload.is_reference(word)]
     if not named and len(what) == 1:
         study = loaded(what[0])
@@ -267,7 +268,7 @@ def survey(
 
     names = surveyed(only, field=field)
     references = (
-        every_kernel(options.references(kernels), arch, flavour)
+        every_kernel(options.words(kernels), arch, flavour)
         if kernels
         else list(debian.every_series(_offers(arch, flavour)))
     )
@@ -334,10 +335,19 @@ def expanded(study: Study) -> Study:
 
 
 def every_kernel(references: Sequence[str], arch: str, flavour: str) -> list[str]:
-    """The references with 6.12..7.2 as every series of the archive between the two."""
-    if not any(map(spec.is_range, references)):
-        return list(references)
-    return list(debian.expanded(references, _offers(arch, flavour)))
+    """The references with 6.12..7.2 as every series of the archive between the two.
+
+    The path of a file or tree is one that others may read (files.called).
+    """
+
+    def read_by_others(found: re.Match[str]) -> str:
+        path = Path(found[0])
+        return called(path) if path.exists() else found[0]  # a folder's name may have a "+"
+
+    named = [re.sub(r"(?<![^:=+])/[^+@]+", read_by_others, word) for word in references]
+    if not any(map(spec.is_range, named)):
+        return named
+    return list(debian.expanded(named, _offers(arch, flavour)))
 
 
 def _offers(arch: str, flavour: str) -> Sequence[debian.KernelOffer]:
