@@ -58,7 +58,7 @@ def why(
     A word is enough where it names one scenario: munmap, mmap1, a C file.  Of two series all
     between them are counted, of other kernels these two.  Seeds are added until a step is decided.
     """
-    named = workload.chosen(what)
+    named = workload.chosen(workload.full_reference(what))
     if tree:
         if means.pools:
             raise SpecError("commits are counted on this machine", action="leave out --on")
@@ -66,7 +66,7 @@ def why(
             trees.of_commit(tree, "v" + re.sub(r"^(?:deb:)?(\d+\.\d+).*", r"\1", end))
     between = debian.is_open(old) and debian.is_open(new)
     kernels = [f"{old}..{new}"] if between else [old, new]
-    rounds = LEAST_SEEDS if workload.is_file(what.partition(":")[0]) else 1
+    rounds = LEAST_SEEDS if workload.is_file(named.rpartition(":")[0]) else 1
     study = expanded(spec.from_arguments([named], kernels, rounds=rounds))
     check_scenarios(study)
     found, journal = _counted(study, runs, means)
