@@ -243,16 +243,15 @@ def _no_step(report: RunLadders[Measure], ladder: Ladder[Measure]) -> str:
         return f"no step: no kernel differs from {above} by more than {percent}{hidden}."
     kinds = (Verdict.SAME, Verdict.UNDECIDED, Verdict.INVALID)
     pairs = ", ".join(f"{found.count(kind)} {kind}" for kind in kinds if kind in found)
-    sizes = {
-        rung.comparison.ratio: rung.arm
+    open_ = [
+        (abs(math.log(each.ratio)), times(each.ratio), rung.arm)
         for rung in others
-        if rung.comparison and rung.comparison.verdict is Verdict.UNDECIDED
-        if rung.comparison.ratio
-    }
-    largest = max(sizes, key=lambda ratio: abs(math.log(ratio)), default=None)
-    which = "the largest " if len(sizes) > 1 else ""
-    size = f", {which}{times(largest)} at {sizes[largest]}" if largest else ""
-    return f"no step above {percent} was found, and not every pair is decided: {pairs}{size}."
+        if (each := rung.comparison) and each.verdict is Verdict.UNDECIDED and each.ratio
+    ]
+    _, size, arm = max(open_, default=(0.0, "", ""))
+    which = "the largest " if len(open_) > 1 else ""
+    largest = f", {which}{size} at {arm}" if open_ else ""
+    return f"no step above {percent} was found, and not every pair is decided: {pairs}{largest}."
 
 
 def change(step: LadderStep, unit: str) -> str:

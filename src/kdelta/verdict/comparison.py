@@ -402,6 +402,16 @@ def _moved_by(old: CountReading, new: CountReading) -> str:
     return "moved by no one part of the seed alone" if most else ""
 
 
+def _smaller_spread(old: CountReading, new: CountReading) -> str:
+    """What makes the spread and, of instructions, what to do."""
+    if old.unit != "instructions":
+        return ""
+    mend = "more operations in a window make it smaller"
+    if old.rare or new.rare:
+        mend = "windows of several lengths: have one window hold one of each, or be phases"
+    return f" ({'; '.join(filter(None, (_moved_by(old, new), mend)))})"
+
+
 def _paired(
     old: CountReading, new: CountReading, step_percent: float
 ) -> tuple[CountReading, CountReading, str] | None:
@@ -438,14 +448,10 @@ def _decide(old: CountReading, new: CountReading, step_percent: float) -> tuple[
     spread = old.spread + new.spread
     allowed = max(size, threshold) / _SPREAD_DIVISOR
     if spread > allowed:
-        moved = _moved_by(old, new)
-        phases = "windows of several lengths: have one window hold one of each, or be phases"
-        smaller = "more operations in a window make it smaller"
-        mend = f" ({moved}{'; ' * bool(moved)}{phases if old.rare or new.rare else smaller})"
-        mend *= old.unit == "instructions"
         return Verdict.UNDECIDED, (
             f"the spread over windows and seeds is {spread:,} {old.unit}, and the kernels differ"
-            f" by {size:,}; a verdict needs a spread of at most {int(allowed):,}{mend}"
+            f" by {size:,}; a verdict needs a spread of at most {int(allowed):,}"
+            f"{_smaller_spread(old, new)}"
         )
     if spread and abs(size - threshold) < spread:
         return Verdict.UNDECIDED, (
