@@ -50,8 +50,8 @@ def answered(record: RunRecord, *opened: str) -> str:
         (ladder_records.part_of("6.12.107", "6.16.12"), "No: mprotect:shared_dirty",
          "no step of more than 1 % from 6.12.107 to 6.16.12 (counted exactly"),
         (run_of(BACK), ("No: 6.18.15 executes 403.0 instructions per page, 6.16.12 400.0: x1.008,"
-         " within 1 %. Decided steps: 6.17.13 x2.000, 6.18.15 x0.504. The largest decided increase is"
-         " in 6.17.13: mprotect() of"), "has it no longer: 403.0 per page."),
+         " within 1 %. Decided steps: 6.17.13 x2.000, 6.18.15 x0.504. The largest decided"
+         " increase is in 6.17.13: mprotect() of"), "has it no longer: 403.0 per page."),
         (run_of(PART), "Yes: 6.18.15 executes 600.0", "has it in part: 600.0 per page."),
         (run_of({"6.16.12": 400.0, "6.17.13": 402.0, "6.18.15": 403.0}), "No: 6.18.15 executes",
          "within 1 %."),

@@ -140,7 +140,8 @@ def _mend(old: KernelIdentity, new: KernelIdentity, scenario: str, *, apart: boo
     """What to run instead; apart: their options differ."""
     references = [_series(kernel) for kernel in (old, new)]
     compiler, config = compiler_family(new.compiler), _config(new) if apart else ""
-    sources = [_source(kernel, compiler, config) for kernel in (old, new)]
+    whole = len({*references}) > 1  # of a series the archive has some source, of a release not
+    sources = [_source(kernel, compiler, config, whole=whole) for kernel in (old, new)]
     ways = {"Both built with one configuration" if apart else "Both built by one": sources}
     if not apart:
         ways = {"Packages of one compiler, where the archive has them": references, **ways}
@@ -165,8 +166,10 @@ def _series(kernel: KernelIdentity) -> str:
     return f"{match[0]}-rc" if "~rc" in kernel.version else match[0]
 
 
-def _source(kernel: KernelIdentity, compiler: str, config: str) -> str:
-    """A reference that builds a kernel; config: "" for its own."""
+def _source(kernel: KernelIdentity, compiler: str, config: str, *, whole: bool) -> str:
+    """A reference that builds a kernel, or the newest of its series (whole); config: "" for its
+    own.
+    """
     if kernel.arch != "amd64" or kernel.flavour == "rt":
         return ""  # is not built from source here
     chosen = f"{config}+cc={compiler.replace(' ', '-')}" if compiler else config
@@ -174,7 +177,8 @@ def _source(kernel: KernelIdentity, compiler: str, config: str) -> str:
         keys = "cc|config|fragment" if config else "cc"
         return re.sub(rf"[+](?:{keys})=[^+]*", "", kernel.reference) + chosen
     upstream = re.match(r"\d+\.\d+(?:\.\d+)?(?=-)", kernel.version)
-    return f"tree:deb:{upstream[0]}{chosen}" if upstream else ""
+    release = upstream and (_series(kernel) if whole else upstream[0])
+    return f"tree:deb:{release}{chosen}" if release else ""
 
 
 def debugging(arms: Iterable[ArmRecord]) -> tuple[str, ...]:
