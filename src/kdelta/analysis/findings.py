@@ -38,6 +38,7 @@ from kdelta.ladder.evidence import (
 )
 from kdelta.ladder.ladders import Ladder, LadderStep, RunLadders, ladders, of_run
 from kdelta.metric import Assume, Better, Grade, Metric
+from kdelta.probes.sharing import FETCHED
 from kdelta.sample import (
     TOTAL,
     UNKNOWN,
@@ -256,9 +257,6 @@ def _counted(figure: Figure, row: FunctionCount) -> int:
 # ---- lines that CPUs take from each other: told, and judged as instructions are ------------------
 
 
-_FETCHED = "fetched_lines"  # as probes.sharing tells it
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinesMethod(CountMethod):
     """Lines fetched from other CPUs: one figure a trial, compared by the readings, as counts are.
@@ -278,7 +276,7 @@ class LinesMethod(CountMethod):
         """The sum alone, none where a trial has no such figure."""
         counts = used[0].exact.phases[0]
         operations = counts.operations * counts.layouts
-        told = [one for t in used if t.result for one in t.result.metrics if one.name == _FETCHED]
+        told = [one for t in used if t.result for one in t.result.metrics if one.name == FETCHED]
         values = [round((one.value or 0) * operations) for one in told]
         if not values or len(values) < len(used):
             return (), None

@@ -167,9 +167,7 @@ def _series(kernel: KernelIdentity) -> str:
 
 
 def _source(kernel: KernelIdentity, compiler: str, config: str, *, whole: bool) -> str:
-    """A reference that builds a kernel, or the newest of its series (whole); config: "" for its
-    own.
-    """
+    """A reference that builds a kernel, or its series' newest (whole); config: "" for its own."""
     if kernel.arch != "amd64" or kernel.flavour == "rt":
         return ""  # is not built from source here
     chosen = f"{config}+cc={compiler.replace(' ', '-')}" if compiler else config
