@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from kdelta.journal.run import RunJournal, RunRecord
 from kdelta.ladder.counts import CountMethod, counted
 from kdelta.ladder.evidence import compare_arms
-from kdelta.run.exact import _seed
+from kdelta.run.exact import seed_of
 from kdelta.sample import (
     ExactData,
     Outcome,
@@ -349,11 +349,11 @@ def test_shipped_scenarios_are_not_tried_in_parts() -> None:
 def test_a_seed_varies_all_five_or_one() -> None:
     trial = TrialRecord(index=0, round=2, arm=0, workload="/x/loop.c", scenario="main")
     one, boot = (replace(trial, varies=source) for source in (Source.ADDRESSES, Source.BOOT))
-    made = [_seed(each, outside=True, other=0) for each in (trial, one, boot)]
+    made = [seed_of(each, outside=True, other=0) for each in (trial, one, boot)]
     told = ["seed 3 3 3 3", "seed 1 1 1 3", "seed 1 1 1 1"]
     assert [each.order.line for each in made] == told
     assert [each.boot for each in made] == [3, 1, 3]
-    shipped = _seed(trial, outside=False, other=1000)
+    shipped = seed_of(trial, outside=False, other=1000)
     assert (shipped.order.line, shipped.boot) == ("seed 1003 1003 1003 0", 1)
 
 

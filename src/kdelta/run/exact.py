@@ -128,7 +128,7 @@ class ExactTrials(Trials):
     def _seed_of(self, trial: TrialRecord, other: int = 0) -> Seed:
         scenario = workload.load(trial.workload).scenario(trial.scenario)
         own = scenario.outside and not is_export(workload.file_of(trial.workload))
-        return _seed(trial, outside=own, other=other)
+        return seed_of(trial, outside=own, other=other)
 
     def _measured(
         self, bench: Bench, kernel: Kernel, scenario: workload.Scenario, folder: Path, how: How
@@ -145,9 +145,9 @@ class ExactTrials(Trials):
         return structs.replace(result, address=key)
 
 
-def _seed(trial: TrialRecord, *, outside: bool, other: int) -> Seed:
+def seed_of(trial: TrialRecord, *, outside: bool, other: int = 0) -> Seed:
     """Each round has another seed.  Shipped programs lie where they need to, by construction, and
-    begin from one boot.
+    begin from one boot.  outside: it is no shipped one.  other: added for a further attempt.
     """
     number = {source: trial.round if trial.varies in (None, source) else 0 for source in Source}
     first = 1 + other

@@ -44,6 +44,7 @@ from kdelta.probes import sharing
 from kdelta.procfs import compiler_in
 from kdelta.run import arms, dependencies, timed
 from kdelta.run.counting import WARMUP, WINDOWS, counted
+from kdelta.run.exact import seed_of
 from kdelta.run.executed_code import in_question, with_code, with_option_code
 from kdelta.run.guest_trial import load_symbols
 from kdelta.run.trial import Ran, blame, bounded, judged
@@ -56,7 +57,6 @@ from kdelta.sample import (
     MetricValue,
     Outcome,
     SkipKind,
-    Source,
     TrialRecord,
     TrialResult,
 )
@@ -239,9 +239,12 @@ class Recount:
         study, died = self._record.study, any(one.outcome.blames for one in result.tries)
         fitting = (point.machine for point in points(study) if point.axes == axes)
         planned = next(fitting, study.machine)
-        told: dict[str, Any]
-        told = {"facts.asked": asked, "environment": own, "fresh_boot": result.fresh_boot}
-        told["facts.guest.cmdline"] = seen.cmdline
+        told: dict[str, Any] = {
+            "facts.asked": asked,
+            "environment": own,
+            "facts.guest.cmdline": seen.cmdline,
+            "fresh_boot": result.fresh_boot,
+        }
         made: dict[str, Any] = {
             "facts.asked": with_needs(planned, scenario.needs),
             "environment": replace(
@@ -257,16 +260,14 @@ class Recount:
         elif self._ours:
             path = trial_folder(self._folder / RUN, trial.index) / "command.txt"
             line, *lines = files.content(path, MOST_BYTES).decode().splitlines() or [""]
-            words, outside = shlex.split(line), scenario.outside and not is_export(program)
-            sources = (*Source,)[:4]  # the last one is of addresses
-            seeds = [1 + trial.round * (trial.varies in (None, one)) for one in sources]
-            seeds[-1] *= outside
+            words = shlex.split(line)
+            seed = seed_of(trial, outside=scenario.outside and not is_export(program))
             told["command.txt"] = [*_plain(words), *lines]
+            run = orders.run(scenario.arguments(iterations=WINDOWS, warmup=WARMUP))
+            told_to = (*orders.of_settings(asked), seed.order, run)
             made["command.txt"] = [
                 *_commanded(asked, turns="-icount" in words),
-                *(f"# {order.line}" for order in orders.of_settings(asked)),
-                " ".join(["# seed", *map(str, seeds)]),
-                f"# {orders.run(scenario.arguments(iterations=WINDOWS, warmup=WARMUP)).line}",
+                *(f"# {order.line}" for order in told_to),
             ]
             kept = re.match(r"\$CACHE/emulators/(\d[^_/]*)_", words[0])
             if kept and not qemu.means(own.qemu_version.partition("+")[0], kept[1]):
