@@ -56,5 +56,5 @@ def decimals(value: float) -> int:
 
 
 def plural(count: int, noun: str) -> str:
-    """ "1 kernel", "9 kernels"."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    """ "1 kernel", "9 kernels", "2 patches"."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}{'es' * noun.endswith('ch') or 's'}"

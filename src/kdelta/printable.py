@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 LONGEST = 2000
 _MOST = 12  # names that a sentence lists
@@ -40,8 +40,13 @@ def meant(text: str, names: Iterable[str]) -> str:
     return f"did you mean {near[0]}? " if near else ""
 
 
+def few(names: Sequence[str], most: int, apart: str = ", ") -> str:
+    """The first names, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return apart.join(names[:most]) + more
+
+
 def known(text: str, names: Iterable[str]) -> str:
     """What to do about a name that is none of these: the nearest, and all, or the first of many."""
     listed = [*names]
-    others = f" and {len(listed) - _MOST} others" if len(listed) > _MOST else ""
-    return f"{meant(text, listed)}known: {', '.join(listed[:_MOST]) or 'none'}{others}"
+    return f"{meant(text, listed)}known: {few(listed, _MOST) or 'none'}"

@@ -29,6 +29,7 @@ from kdelta.archive import index
 from kdelta.archive.index import ListFile, Package, SourcePackage
 from kdelta.errors import InfraError
 from kdelta.files import decoded, sha256_of, write_aside
+from kdelta.printable import few
 
 Progress = Callable[[str, float], None]
 """Called with what is going on ("linux-image-...") and percent done (0..100)."""
@@ -510,7 +511,7 @@ class AptRoot(Generic[Entry]):
         argv = [index.HELPER, "-c", str(self._config), "download-file"]
         for target, package in wanted:
             argv += [package.uri, str(_partial(target)), f"SHA256:{package.sha256}"]
-        label = wanted[0][1].name + (f" and {len(wanted) - 1} more" if wanted[1:] else "")
+        label = few([package.name for _, package in wanted], 1)
         done = run(argv, timeout=_DOWNLOAD_S, label=label, progress=progress)
         if done.returncode == 0 or "Hash Sum mismatch" in done.output:
             return

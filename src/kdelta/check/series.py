@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 
 from msgspec.structs import asdict, replace
@@ -42,7 +43,7 @@ from kdelta.disassembly.identity import functions_of
 from kdelta.errors import SpecError
 from kdelta.kernels.kernel import Kernel
 from kdelta.metric import plural
-from kdelta.printable import known, quoted
+from kdelta.printable import few, known, quoted
 from kdelta.sample import Outcome
 from kdelta.source.build import BUILT_FOR
 from kdelta.source.patches import PatchMail, PatchSeries, SeriesStep
@@ -231,6 +232,7 @@ def scenario_name(scenario: str) -> str:
 
 _LONGEST = 200
 _NAMED = 3
+_few = partial(few, most=_NAMED)
 # What a build runs, or asks what to run.
 _RUN = re.compile(
     r"(?:^|/)(?:Makefile|Kbuild|Kconfig)[^/]*$|^(?:scripts|tools)/|\.(?:mk|sh|pl|py)$"
@@ -311,15 +313,10 @@ def warnings(series: PatchSeries, *, confined: bool) -> Iterator[str]:
     where = "in bubblewrap, without network or home" if confined else "as you"
     yield from filter(None, [series.order])
     for number, diff in enumerate(series.changes(), start=1):
-        if ran := dict.fromkeys(filter(_RUN.search, _FILE.findall(diff))):
+        if ran := [*dict.fromkeys(filter(_RUN.search, _FILE.findall(diff)))]:
             yield f"patch {number} changes what the build runs ({_few(ran)}): it runs {where}."
-        if boot := dict.fromkeys(_BOOT.findall(diff)):
+        if boot := [*dict.fromkeys(_BOOT.findall(diff))]:
             yield f"patch {number} changes __init code ({_few(boot)}), which no scenario executes."
-
-
-def _few(names: Collection[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(list(names)[:_NAMED]) + more
 
 
 @dataclass(frozen=True, slots=True)

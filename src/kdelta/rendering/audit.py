@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from kdelta.analysis.audit import Answer, Audit, FactCheck, MachineCheck, ScenarioAudit
 from kdelta.metric import plural
+from kdelta.printable import few
 from kdelta.sample import Outcome
 from kdelta.table.columns import ABSENT, Line, Span, Tone, paragraph, short, shortened, table_of
 
@@ -98,12 +99,7 @@ def _seen(fact: FactCheck) -> str:
     if not fact.differs:
         value, arms = fact.values[0]
         return f"{value} in {'all ' if len(arms) > 1 else ''}{len(arms)}"
-    return "; ".join(f"{value}: {_arms(arms)}" for value, arms in fact.values)
-
-
-def _arms(arms: Sequence[str]) -> str:
-    more = len(arms) - _LISTED
-    return ", ".join(arms[:_LISTED]) + (f" and {more} more" if more > 0 else "")
+    return "; ".join(f"{value}: {few(arms, _LISTED)}" for value, arms in fact.values)
 
 
 def _summary(audit: Audit) -> Iterator[Line]:

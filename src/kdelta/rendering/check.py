@@ -24,6 +24,7 @@ from kdelta.check.page import (
     Ruling,
 )
 from kdelta.check.robot import RateSplit, RobotReport, RobotRow
+from kdelta.metric import plural
 from kdelta.printable import printable
 from kdelta.rendering.formats import asset, template
 from kdelta.table import columns
@@ -107,7 +108,7 @@ def json(page: CheckPage) -> str:
 
 def comment(page: CheckPage) -> str:
     """The page for a bot: decision, worst and best path, functions, command; at most 15 lines."""
-    head = f"{page.title}: {len(page.patches)} {_plural('patch', len(page.patches))} on {page.base}"
+    head = f"{page.title}: {plural(len(page.patches), 'patch')} on {page.base}"
     lines = [*_wrapped(f"kdelta {page.decision} (advisory): {_because(page)}")[:3]]
     lines += _wrapped(f"{head}. Path length in instructions, never a time.")[:3]
     moved = sorted((row for row in page.every if row.change.moved), key=lambda row: row.percent)
@@ -228,7 +229,7 @@ def _listed(head: str, each: Sequence[str], most: int, mark: str) -> list[str]:
 
 def _compared(page: CheckPage) -> Iterator[str]:
     said = (
-        f"{page.title}: {len(page.patches)} {_plural('patch', len(page.patches))} on {page.base},"
+        f"{page.title}: {plural(len(page.patches), 'patch')} on {page.base},"
         f" {page.config}, {page.compiler.partition(' (')[0]}; instructions retired, {page.qemu};"
         " a path length, never a time."
     )
@@ -260,7 +261,7 @@ def _patches(page: CheckPage) -> Iterator[str]:
     if quiet:
         known = any(row.change is Effect.OPEN for row in page.every)
         what = "is known to have changed" if known else "changed"
-        yield f"     {quiet} {_plural('patch', quiet)} without a path that {what}"
+        yield f"     {plural(quiet, 'patch')} without a path that {what}"
 
 
 def _patch(row: PatchRow, others: Mapping[str, PatchRow]) -> str:
@@ -442,10 +443,6 @@ def _names(names: Sequence[str], most: int = _NAMES) -> str:
             return f"{shown} and {len(names) - at} more"
         shown += f", {name}" if shown else name
     return shown
-
-
-def _plural(word: str, count: int) -> str:
-    return word if count == 1 else f"{word}es" if word.endswith("ch") else f"{word}s"
 
 
 def _wrapped(said: str, first: str = "", rest: str | None = None) -> list[str]:

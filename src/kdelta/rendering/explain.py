@@ -27,7 +27,7 @@ from kdelta.disassembly.code import ExecutedInsn
 from kdelta.errors import SpecError
 from kdelta.ladder.ladders import LadderStep
 from kdelta.metric import decimals, number, plural
-from kdelta.printable import printable
+from kdelta.printable import few, printable
 from kdelta.probes.calls import PathNode
 from kdelta.rendering.formats import COUNTED, Cell, View, asset, picked, template
 from kdelta.sample import TOTAL
@@ -160,12 +160,10 @@ def option_sentences(found: Explanation) -> list[str]:
     scale, told = Scale.of(found), []
     for own in found.options:
         listed = [f"{short(name, _NAME_WIDTH)} {scale.plain(abs(n))}" for name, n in own.functions]
-        others = f" and {plural(len(listed) - _OPTION_FUNCTIONS, 'other')}"
         told.append(
             f"At least {scale.signed(own.delta).lstrip('+')} of {scale.signed(found.delta or 0)}"
             f" are {own.called} ({', '.join(own.options)}):"
-            f" {', '.join(listed[:_OPTION_FUNCTIONS])}"
-            f"{others if len(listed) > _OPTION_FUNCTIONS else ''}."
+            f" {few(listed, _OPTION_FUNCTIONS)}."
             " What else they cost, in registers and loads, is not seen."
         )
     return told
@@ -362,8 +360,7 @@ def told_causes(difference: CallDifference | None, scale: Scale) -> list[tuple[s
 def cause_sentence(cause: Cause, scale: Scale) -> str:
     """One cause in words."""
     name = short(cause.function, _CALLED_WIDTH)
-    pieces = ", ".join(short(piece, _CALLED_WIDTH) for piece in cause.into[:_PIECES])
-    pieces += f" and {len(cause.into) - _PIECES} more" if len(cause.into) > _PIECES else ""
+    pieces = few([short(piece, _CALLED_WIDTH) for piece in cause.into], _PIECES)
     verb = "is" if len(cause.into) == 1 else "are"
     caller = short(cause.caller, _CALLED_WIDTH)
     where = f"in {caller}" if caller else "from several places"
@@ -733,20 +730,19 @@ def _show_coverage(found: Coverage) -> list[Line]:
     return [*lines, *paragraph(f"{_INLINED} --csv has each function with its scenarios.")]
 
 
-def _coverage_document(found: Coverage) -> tuple[str, dict[str, Any]]:
-    return "coverage", picked(found, ("run_id", "kernels", "functions", "scenarios"))
-
-
-def _coverage_table(found: Coverage) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
-    return ("function", "scenario", "instructions"), [
-        (row.function, name, insns) for row in found.functions for name, insns in row.scenarios
-    ]
-
-
 CALLS_VIEW = View(show=_show_calls, document=_calls_document, table=_calls_table)
 WORK_VIEW = View(show=_show_work, document=_work_document, table=_work_table)
 CODE_VIEW = View(show=_show_code, document=code_document, table=code_table)
-COVERAGE_VIEW = View(show=_show_coverage, document=_coverage_document, table=_coverage_table)
+COVERAGE_VIEW = View(
+    show=_show_coverage,
+    document=lambda found: (
+        "coverage", picked(found, ("run_id", "kernels", "functions", "scenarios"))
+    ),
+    table=lambda found: (
+        ("function", "scenario", "instructions"),
+        [(row.function, name, n) for row in found.functions for name, n in row.scenarios],
+    ),
+)  # fmt: skip
 
 
 Stack = tuple[str, ...]
