@@ -242,7 +242,7 @@ def finished(tmp_path: Path) -> Callable[..., str]:
 
         @click.command()
         def command() -> None:
-            carried_out(wanted, search, "n kernels", lambda _: ([], {"more": 1}))
+            carried_out(wanted, search, "n kernels", lambda *_: ([], {"more": 1}))
 
         found = CliRunner().invoke(command, [])
         assert found.exit_code == status, found.output

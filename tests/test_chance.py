@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from kdelta.analysis.findings import report
 from kdelta.journal.run import RunJournal, RunRecord
 from kdelta.ladder.counts import CountMethod, counted
 from kdelta.ladder.evidence import compare_arms
+from kdelta.rendering.show import show
 from kdelta.run.exact import seed_of
 from kdelta.sample import (
     ExactData,
@@ -24,6 +26,7 @@ from kdelta.sample import (
     Try,
 )
 from kdelta.study.plan import make_plan, sources
+from kdelta.table.columns import plain
 from kdelta.verdict.comparison import Comparison, CountReading, Verdict, compare
 from kdelta.verdict.windows import Rare, bulk, calm, rare
 from ladder_records import ENVIRONMENT, STATE, with_results
@@ -219,6 +222,18 @@ def result(value: int, n: int = 4) -> TrialResult:
         outcome=Outcome.OK, environment=ENVIRONMENT, state=STATE,
         data=ExactData(phases=(phase,), functions=()),
     )  # fmt: skip
+
+
+def test_the_first_line_tells_both_lengths_and_what_to_do() -> None:
+    record = own_run({}, 3)
+    arms = [result(1000), result(1000)]
+    for at, far in enumerate((2000, 2400)):
+        phase = replace(arms[at].exact.phases[0], kernel=(1000, 1000, 1000, far))
+        arms[at] = replace(arms[at], data=ExactData(phases=(phase,), functions=()))
+    trials = tuple(replace(trial, result=arms[trial.arm]) for trial in record.trials)
+    first = plain(show(report(replace(record, trials=trials)))).partition("\n\n")[0]
+    told = "two lengths, 6.0 1,000 and 2,000, 6.1 1,000 and 2,400 instructions; let one window"
+    assert told in " ".join(first.split())
 
 
 @pytest.mark.parametrize("n", [1, 4])

@@ -20,18 +20,7 @@ from kdelta.errors import SpecError
 from kdelta.source import patches
 from kdelta.source.tree import SourceTree, of_commit, of_folder
 
-DIFF = """\
-diff --git a/mm/mincore.c b/mm/mincore.c
---- a/mm/mincore.c
-+++ b/mm/mincore.c
-@@ -5,5 +5,5 @@ int present(int pte);
- /* Counts what is there. */
- int present(int pte)
- {
--\treturn pte + %s;
-+\treturn pte + %s;
- }
-"""
+DIFF = kernel_tree.diff("pte + %s", old="pte + %s")
 HTML = """\
 Content-Type: multipart/alternative; boundary="x"
 

@@ -13,7 +13,9 @@ import pytest
 import run_records
 from kdelta.cli import run as execution
 from kdelta.cli.main import main
+from kdelta.errors import InfraError
 from kdelta.journal.run import RunJournal
+from kdelta.sample import Outcome, TrialResult
 from kdelta.study import spec
 
 GOOD = "mincore:no_thp_pte_scan_4m"
@@ -122,7 +124,7 @@ def test_scenarios_that_keep_to_base_pages_are_named_where_mthp_is_asked(
     execution.check_scenarios(spec.with_settings(study, mthp="64kB=never"))
     assert capsys.readouterr().err == ""
     execution.check_scenarios(spec.with_settings(study, mthp="64kB=always"))
-    said = capsys.readouterr().err
+    said = " ".join(capsys.readouterr().err.split())
     assert said.startswith(
         "note: mprotect:anon_toggle_4m keeps to base pages whatever mthp is;"
         " in folios it is mprotect:anon_toggle_4m.64K"
@@ -142,4 +144,21 @@ def test_a_finished_run_is_only_answered(runs: Path) -> None:
         timeout=60,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert f"Everything of this run: {folder}" in done.stdout
+    assert f"Everything of this run: {folder}" in " ".join(done.stdout.split())
+
+
+def test_a_run_of_which_all_failed_is_one_sentence(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = "the program ended with status 1: cat: input: No such file or directory"
+    lost = TrialResult(outcome=Outcome.PROGRAM_ERROR, reasons=(said,))
+    journal = RunJournal.create(runs / "one", run_records.new_run(run_id="one"))
+    with journal.executing():
+        for trial in journal.pending():
+            journal.claim(trial.index)
+            journal.finish(trial.index, lost)
+    for action in ("; see ", "; add --file input"):
+        with pytest.raises(InfraError, match=f"^all [0-9]+ trials failed: {said}{action}"):
+            execution.answer(journal)
+        monkeypatch.chdir(runs)
+        Path("input").touch()

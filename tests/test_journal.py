@@ -38,7 +38,6 @@ from kdelta.journal.run import FORMAT, RUNS, RunJournal, unfinished
 from kdelta.machine.axes import MachineSettings
 from kdelta.run import timed
 from kdelta.study import spec
-from kdelta.table.columns import headline
 from run_records import NOW, execute, new_run, result_of
 
 ROUNDS = os.environ.get("KDELTA_KILL_ROUNDS", "1")  # of the kill -9 test; 20 make it a soak
@@ -554,22 +553,6 @@ def test_runs_are_listed_as_text_and_as_json(tmp_path: Path) -> None:
     assert f"2/{len(done.trials)}" in text
     assert found["broken"]["fault"].split()[0] in text
     assert CliRunner().invoke(runs, ["--runs", str(tmp_path / "no"), "--json"]).output == "[]\n"
-
-
-def test_what_a_run_is_of_is_beside_it_or_below(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    record = new_run(name="done")
-    RunJournal.create(tmp_path / "done", record)
-    row = f"done  0/{len(record.trials)} interrupted"
-    forms = {
-        100: ["run             trials  study", f"{row}  {record.title}"],
-        40: ["run             trials", row, f"  {headline(record.title, 38)}"],
-    }
-    for width, lines in forms.items():
-        monkeypatch.setenv("COLUMNS", str(width))
-        text = CliRunner().invoke(runs, ["--runs", str(tmp_path)]).output
-        assert [line.rstrip() for line in text.splitlines()] == lines
 
 
 def test_a_run_that_an_earlier_kdelta_timed_on_a_cluster_is_read(tmp_path: Path) -> None:

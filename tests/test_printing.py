@@ -19,7 +19,7 @@ from kdelta import workload
 from kdelta.analysis.explanation import explain
 from kdelta.analysis.findings import report
 from kdelta.cli.main import cli
-from kdelta.cli.printing import print_json, print_lines, print_table
+from kdelta.cli.printing import print_json, print_lines, print_table, say
 from kdelta.cli.run import study_file
 from kdelta.errors import SpecError
 from kdelta.journal.run import RUNS, RunJournal
@@ -54,8 +54,11 @@ def test_a_column_that_may_not_wrap_is_never_cut(capsys: pytest.CaptureFixture[s
     assert " ".join(lines).split()[3:] == ["of", "a", "run", "that", "was", "aborted"]
 
 
-def test_a_table_without_heads_has_no_line_for_them(capsys: pytest.CaptureFixture[str]) -> None:
-    assert table(capsys, ("", "", ""))[0].startswith("  change_pte_range")
+def test_a_sentence_fits_and_a_path_in_it_stays_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    say(f"\nEverything of this run: {'/run' * 30}", "[1/9] " + "word " * 40, err=True)
+    empty, first, path, *rest = capsys.readouterr().err.splitlines()
+    assert (empty, first, path) == ("", "Everything of this run:", f"  {'/run' * 30}")
+    assert max(map(len, rest)) <= 80
 
 
 def test_labels_in_commands_to_copy_are_quoted() -> None:

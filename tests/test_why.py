@@ -199,7 +199,7 @@ def test_commits_are_undone_until_one_explains_the_step(monkeypatch: pytest.Monk
     assert text.startswith('It is c ("mm: c"): 6.17.8 with it executes 95.00 more instructions per')
     assert "without it, 95 % of the step." in text
     assert "Without an answer: b: no C file; o: why; s: no zram." in text
-    assert text.endswith("Not tried: d.")
+    assert text.endswith("Not tried: 1 commit: commit function subject d - mm: d")
 
 
 def test_at_most_so_many_are_counted_and_none_is_named_for_a_part(
@@ -208,7 +208,7 @@ def test_at_most_so_many_are_counted_and_none_is_named_for_a_part(
     text = told(undone(monkeypatch, {"a": -60.0, "b": "gone", "c": 40.0, "d": 95.0}, most=2))
     assert text.startswith("No commit is named: of 4 commits from v6.16 to v6.17 to the files of")
     assert "2 could be undone, and none makes most of the step, 100.0 more per page." in text
-    assert text.endswith("Not tried: d.")
+    assert text.endswith("Not tried: 1 commit: commit function subject d - mm: d")
 
 
 def test_commits_that_cannot_be_undone_have_an_end(monkeypatch: pytest.MonkeyPatch) -> None:

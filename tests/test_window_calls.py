@@ -489,6 +489,20 @@ def test_system_calls_of_a_window_that_go_two_ways(
     assert bool(found.within) is ("within" in words)
 
 
+@pytest.mark.parametrize("ratio", [1, 2])
+def test_the_first_line_names_the_calls_that_changed_most(ratio: int) -> None:
+    both = {"syscalls": dict.fromkeys(("brk", "mmap", "read"), 1)}
+    spent = ({"brk": 7, "mmap": 900, "read": 100}, {"brk": 7, "mmap": 870, "read": 140, "": 60})
+    old, new = ([{**both, "spent": each}] * 3 for each in spent)
+    record = run({"6.16.12": own(*old), "6.17.13": own(*new, ratio=ratio)})
+    trials = tuple(replace(one, workload="/own.c") for one in record.trials)
+    found = report(replace(record, trials=trials))
+    first, *rest = plain(show_page.show(found, details=False)).split("\n\n")
+    told = "Most changed: [page faults] 0 -> 60, read 100 -> 140, mmap 900 -> 870."
+    assert told in " ".join(first.split())
+    assert ("brk" in "".join(rest), "brk" in plain(show_page.show(found))) == (False, True)
+
+
 @pytest.mark.parametrize(
     ("call", "was", "now", "verdict"),
     [

@@ -27,15 +27,17 @@ _LOG = ("log", "--no-merges", "--no-show-signature", "--no-ext-diff", "--no-text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Undone:
-    """What a commit does to a path.  base: the release in which it was undone, "" where it was not.
+    """What a commit does to a path.
 
-    beside: how many newer ones were undone with it, since it cannot be undone alone.  change: what
-    the path has more with it, in instructions per operation.  reason: why that is not known, or not
-    decided; both None and "" where it was not tried.
+    functions: of the change, that its diff is in or names.  base: the release in which it was
+    undone, "" where it was not.  beside: how many newer ones were undone with it, since it cannot
+    be undone alone.  change: what the path has more with it, in instructions per operation.
+    reason: why that is not known, or not decided; both None and "" where it was not tried.
     """
 
     name: str
     title: str
+    functions: tuple[str, ...] = ()
     base: str = ""
     beside: int = 0
     change: float | None = None
@@ -58,19 +60,26 @@ def touching(tree: Path, old: str, new: str, functions: Sequence[str]) -> list[U
         cause = f"no C file of {new} defines {', '.join(functions)}"
         action = "search without files: kdelta bisect commits"
         raise SpecError(cause, place=str(tree), action=action)
-    words = (*_LOG, "-U0", "-p", "--format=%x00%H %s", f"{old}..{new}", "--", *files)
-    done = git.ask(tree, *words)
+    found = listed(tree, functions, f"{old}..{new}", "--", *files)
+    return sorted(found, key=lambda one: not one.functions)
+
+
+def listed(tree: Path, functions: Sequence[str], *which: str) -> list[Undone]:
+    """Commits, in git's order, each with those of the functions that its diff is in or names.
+
+    which: words of git log.  Raises SpecError where it has none of these.
+    """
+    done = git.ask(tree, *_LOG, "-U0", "-p", "--format=%x00%H %s", *which)
     if done.returncode:
-        raise SpecError(f"git lists no {old}..{new}: {done.last_words}", place=str(tree))
-    inside, beside = list[Undone](), list[Undone]()
+        raise SpecError(f"git lists no {which[0]}: {done.last_words}", place=str(tree))
+    found = []
     for part in done.stdout.split("\0")[1:]:
         head, _, diff = part.partition("\n")
         name, _, title = head.partition(" ")
-        said = re.findall(r"\w+", "\n".join(_HUNK.findall(diff)))
-        (beside if set(functions).isdisjoint(said) else inside).append(
-            Undone(name=name[:12], title=title)
-        )
-    return inside + beside
+        said = {*re.findall(r"\w+", "\n".join(_HUNK.findall(diff)))}
+        own = tuple(each for each in functions if each in said)
+        found.append(Undone(name=name[:12], title=title, functions=own))
+    return found
 
 
 def nearest(series: str, progress: Progress) -> str:

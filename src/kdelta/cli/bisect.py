@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ from kdelta.bisect import evidence, history
 from kdelta.bisect import journal as journals
 from kdelta.bisect.bisection import Bisection, CommitBisection, News, ReleaseBisection
 from kdelta.bisect.journal import Journal, Point, Question
+from kdelta.check import interval
 from kdelta.cli import options
-from kdelta.cli.printing import print_json, print_lines, reporting
+from kdelta.cli.printing import print_json, print_lines, reporting, say
 from kdelta.cli.run import loaded
 from kdelta.errors import SpecError
 from kdelta.journal.files import held
@@ -28,7 +30,7 @@ from kdelta.kernels import reference as references
 from kdelta.kernels.kernel import Kernel
 from kdelta.metric import number
 from kdelta.printable import printable
-from kdelta.rendering import bisection, bundle, explain
+from kdelta.rendering import bisection, bundle, explain, why
 from kdelta.rendering.formats import json_fields
 from kdelta.study import spec
 from kdelta.study.spec import Study
@@ -188,7 +190,7 @@ def commits_command(
         )
         instrument = evidence.PointCounting(journal, measure)
         search = CommitBisection(journal, commits, builder, instrument, tell)
-        carried_out(asked, search, f"{len(commits)} commits", _culprit)
+        carried_out(asked, search, f"{len(commits)} commits", partial(_culprit, tree))
 
 
 def one_scenario(
@@ -246,7 +248,7 @@ def _opened(
     if found is None:
         return journals.create(asked.runs, f"bisect-{study.name}"[:64], question, points())
     done = f"{len(found.state.steps)} points (another one: --new)"
-    click.echo(f"going on with {found.folder.name}, which has {done}", err=True)
+    say(f"going on with {found.folder.name}, which has {done}", err=True)
     return found
 
 
@@ -255,23 +257,24 @@ def tell(news: News) -> None:
     label = printable(news.point.label)
     if news.step is None:
         left = f"at most {news.left} to go, this one included" if news.left else "an end"
-        click.echo(f"{label}: measuring ({left})", err=True)
+        say(f"{label}: measuring ({left})", err=True)
         return
     value = "" if news.value is None else f"{number(news.value)} {news.unit}, "
     words = news.step.standing or news.step.mark
     why = f": {printable(news.step.why)}" if news.step.why else ""
-    click.echo(f"{label}: {value}{words}{why}", err=True)
+    say(f"{label}: {value}{words}{why}", err=True)
 
 
 def carried_out(
     asked: Asked,
     search: Bisection,
     points: str,
-    more: Callable[[evidence.BisectionResult], tuple[list[Line], dict[str, Any]]],
+    more: Callable[[evidence.BisectionResult, Sequence[str]], tuple[list[Line], dict[str, Any]]],
 ) -> None:
     """Search to the end, leave a run folder, print the answer; exits 1 when there is no change.
 
-    points: how many there are of what.  more: further lines of the answer, and the same as data.
+    points: how many there are of what.  more: further lines of the answer, and the same as data, by
+    functions of the change.
     """
     journal = search.journal
     try:
@@ -283,13 +286,13 @@ def carried_out(
                 RunJournal.create(journal.folder, record, anew=True)
                 bundle.write_run_files(record, journal.folder)
     except KeyboardInterrupt:
-        click.echo("\ninterrupted; the same command goes on", err=True)
+        say("\ninterrupted; the same command goes on", err=True)
         raise
     findings, explained = search.instrument.findings(), None
     if found.comparison and found.comparison.verdict.is_step and findings.method.explains:
         ends = (findings.booted(point).label for point in (found.good, found.bad))
         explained = explanation.explain(record, *ends, phase=findings.phase, top=asked.top)
-    lines, fields = more(found)
+    lines, fields = more(found, why.functions(explained) if explained else ())
     if asked.as_json:
         content = bisection.data(journal, findings, found) | fields
         content["functions"] = json_fields(*explain.document(explained)) if explained else None
@@ -298,12 +301,14 @@ def carried_out(
         page = bisection.show(journal, findings, found, points=points)
         page += [(), *explain.show(explained)] if explained else []
         print_lines([*page, *lines])
-        click.echo(f"\nEverything of it: {journal.folder}")
+        say(f"\nEverything of it: {journal.folder}")
     if found.ending not in (evidence.Ending.STEP, evidence.Ending.RANGE):
         raise click.exceptions.Exit(EXIT_NOTHING)
 
 
-def _where_to_look(found: evidence.BisectionResult) -> tuple[list[Line], dict[str, Any]]:
+def _where_to_look(
+    found: evidence.BisectionResult, _functions: Sequence[str]
+) -> tuple[list[Line], dict[str, Any]]:
     ends = (found.good, found.bad)
     versions, tags = [history.package_version(point) for point in ends], history.tags(*ends)
     old, new = versions
@@ -316,9 +321,14 @@ def _where_to_look(found: evidence.BisectionResult) -> tuple[list[Line], dict[st
     return lines, {"packages": versions, "tags": list(tags)}
 
 
-def _culprit(found: evidence.BisectionResult) -> tuple[list[Line], dict[str, Any]]:
+def _culprit(
+    tree: Path, found: evidence.BisectionResult, functions: Sequence[str]
+) -> tuple[list[Line], dict[str, Any]]:
     one, several = found.culprit, () if found.culprit else found.candidates
-    lines = bisection.candidates(several) if several else []
+    lines = list[Line]()
+    if several:
+        named = interval.listed(tree, functions, "--no-walk=unsorted", *(c.id for c in several))
+        lines = bisection.candidates(several, named)
     lines = bisection.culprit(one) if one else lines
     told = bisection.commit_data
     data = {"culprit": told(one) if one else None, "candidates": [*map(told, several)]}

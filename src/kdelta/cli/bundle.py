@@ -15,7 +15,7 @@ import click
 
 from kdelta.analysis.merging import compared, merged
 from kdelta.cli import options
-from kdelta.cli.printing import output_path, print_found, print_lines, reporting, write_output
+from kdelta.cli.printing import output_path, print_found, print_lines, reporting, say, write_output
 from kdelta.cli.run import answer, check_scenarios, qemu_of, start
 from kdelta.errors import SpecError, StoreError
 from kdelta.export import exported
@@ -297,5 +297,5 @@ def qemu_for(theirs: RunRecord) -> str:
     with reporting() as progress:
         if qemu.obtained(theirs.study.machine.target, version, progress):
             return version
-    click.echo(f"the archive has no QEMU {version}: counting with the usual one", err=True)
+    say(f"the archive has no QEMU {version}: counting with the usual one", err=True)
     return ""

@@ -30,7 +30,7 @@ from kdelta.check import series as check_series
 from kdelta.check.page import HOME, CheckPage, DeclaredClaim, Ruling, read
 from kdelta.check.series import CheckedSeries, declared, parse, scenario_name
 from kdelta.cli import options
-from kdelta.cli.printing import print_json, print_lines, reporting
+from kdelta.cli.printing import print_json, print_lines, reporting, say
 from kdelta.cli.run import check_scenarios, every_scenario, go_on
 from kdelta.disassembly.identity import functions_of
 from kdelta.errors import Cancelled, InfraError, KdeltaError, SpecError
@@ -155,15 +155,14 @@ def check(
 
     \b
     Exits with 0 for ACCEPT, 1 for REJECT (a path got longer by more than
-    the tolerance), 4 for UNDECIDED, 2 for an input that is wrong, 3 when
-    this machine is.
+    the tolerance), 4 for UNDECIDED.
     """
     means = given["means"]
     for words in claims:
         parse(words)  # a mistake in an option is reported before a source is fetched
     scenarios, uncelled = _scenarios(only, also, pages, field=field)
     before = read(against) if against else None
-    named = dict.fromkeys(filter(None, options.words(arch)))
+    named = dict.fromkeys(options.words(arch))
     arches = [name for name in named if architectures.of(name).debian != HOME]
     asked, alone = _base(given.pop("base"), given["config"])
     whole = bool(asked.path) or not alone
@@ -273,7 +272,7 @@ def resume(run_id: str, runs: Path, means: options.Means) -> None:
         if known and newest is None and means.pools:
             newest = known[0].parent  # killed behind its last trial, it gives a machine back
         if known and newest is None:
-            click.echo(f"nothing to resume: every run in {runs} has ended")
+            say(f"nothing to resume: every run in {runs} has ended")
             return
         found, run_id = newest or found, newest.name if newest else run_id
     if not (found / _ASKED).is_file() or (found / _PAGE).exists():
@@ -434,9 +433,7 @@ def _own(built: Path | None, *, alone: bool) -> own_build.OwnBuild | None:
     return own_build.read(built) if built else None
 
 
-def _report(*lines: str) -> None:
-    for line in lines:
-        click.echo(line, err=True)
+_report = partial(say, err=True)
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ import click
 
 from kdelta import toolchains
 from kdelta.archive.apt import Progress
-from kdelta.cli.options import json_option, trust_option
+from kdelta.cli.options import json_option, trust_option, words
 from kdelta.cli.printing import print_found, print_lines, reporting
 from kdelta.codegen import table as tables
 from kdelta.errors import KdeltaError
@@ -33,14 +33,7 @@ from kdelta.transplant import releases
 @trust_option
 @json_option
 def codegen(target: str, *, as_json: bool, side_by_side: bool, listing: bool, **asked: Any) -> None:
-    """Compare the code that compilers made of a function.
-
-    \b
-    Of a source, variants of it and several compilers:
-      kdelta codegen mm/mincore.o:mincore_pte_range --source deb:6.17.8 \\
-        --variants mincore-present-first --compilers gcc-12,gcc-14,clang-19
-    Of released kernels, from their images:
-      kdelta codegen mincore_pte_range --kernels 6.16,6.17
+    """Compare the code that compilers made of a function: of a source, or of released kernels.
 
     What a run executed of it says: kdelta explain RUN OLD NEW --code FUNCTION
     """
@@ -65,7 +58,7 @@ def codegen(target: str, *, as_json: bool, side_by_side: bool, listing: bool, **
 def _of_kernels(target: str, asked: dict[str, Any], progress: Progress) -> tables.CodeTable:
     if asked["variants"] or asked["compilers"]:
         raise click.UsageError("--variants and --compilers belong to --source")
-    names = _list(asked["kernels"])
+    names = words(asked["kernels"])
     kernels = []
     asked_for: dict[str, Any] = {name: asked[name] for name in ("arch", "flavour", "trust")}
     for found in releases.resolve_all(names, **asked_for, progress=progress):
@@ -83,9 +76,9 @@ def _of_source(target: str, asked: dict[str, Any], progress: Progress) -> tables
     source = tree_reference.parse(tree_reference.PREFIX + text)
     confined = tree_reference.caged(source.variants, source.fragments, trust=asked["trust"])
     base = tree_reference.source(source, progress=progress)
-    variants = [tree_reference.of_word(word) for word in _list(asked["variants"])]
+    variants = [tree_reference.of_word(word) for word in words(asked["variants"])]
     trees = [base, *(tree_reference.applied(base, [one]) for one in variants)]
-    compilers = _list(asked["compilers"])
+    compilers = words(asked["compilers"])
     if source.compiler and compilers:
         raise click.UsageError("the source names a compiler; leave out cc= or --compilers")
     chains = [toolchains.find(one, progress=progress) for one in dict.fromkeys(compilers)]
@@ -98,7 +91,3 @@ def _of_source(target: str, asked: dict[str, Any], progress: Progress) -> tables
         raise click.UsageError("two variants have the same name")
     how: dict[str, Any] = {"config": config, "chains": chains, "confined": confined}
     return tables.of_sources(trees, names, name, function, **how, progress=progress)
-
-
-def _list(text: str) -> list[str]:
-    return [word for word in text.split(",") if word]

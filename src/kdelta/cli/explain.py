@@ -27,7 +27,6 @@ from kdelta.rendering.sentences import difference_sentences
 
 TOP = 15
 EXIT_INVALID = 1  # the comparison is INVALID and was refused
-PICTURES = ("flame", "folded")
 
 
 # Which view of an explanation is asked for.
@@ -65,7 +64,7 @@ _VIEW = ("top", "calls", "part", "function", "picture", "output")
 @click.option(
     "--as",
     "picture",
-    type=click.Choice(PICTURES),
+    type=click.Choice(("flame", "folded")),
     help="The call paths as a page of flame graphs, or as folded stacks; with -o.",
 )
 @options.output_option("File that --as writes.")

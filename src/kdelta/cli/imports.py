@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +18,14 @@ from kdelta.analysis import judgement
 from kdelta.check import compare, robot
 from kdelta.check.compare import count_difference
 from kdelta.cli import options
-from kdelta.cli.printing import page_width, print_found, reporting
+from kdelta.cli.printing import print_found, reporting, say
 from kdelta.errors import SpecError
 from kdelta.imports import files, mapping, reader, record
 from kdelta.metric import plural
-from kdelta.printable import printable
 from kdelta.rendering import check as check_page
 from kdelta.rendering import judge as page
 from kdelta.rendering.formats import picked
 from kdelta.sample import Instrument
-from kdelta.table.columns import filled
 
 EXIT_INVALID = 1  # judge: the comparison that was asked for is INVALID
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
@@ -75,10 +74,9 @@ def import_command(
         kdelta_version=options.VERSION,
     )
     place = record.write(runs, found, now)
-    click.echo(f"{place.name}: {_counted(found)}")
-    for text in contents.how:
-        click.echo(f"  {printable(text)}")
-    click.echo(f"judge it with: kdelta judge {place.name}")
+    say(f"{place.name}: {_counted(found)}")
+    say(*(f"  {text}" for text in contents.how))
+    say(f"judge it with: kdelta judge {place.name}")
 
 
 def _name(name: str | None, path: Path) -> str:
@@ -94,10 +92,9 @@ def _name(name: str | None, path: Path) -> str:
 
 def _counted(found: record.Import) -> str:
     contents = found.contents
-    summaries = plural(len(contents.published), "published summary")
     parts = [f"{plural(len(found.sources), 'file')} as {found.kind}"]
     parts += [plural(len(contents.readings), "value")] if contents.readings else []
-    parts += [summaries.replace("summarys", "summaries")] if contents.published else []
+    parts += [plural(len(contents.published), "published value")] if contents.published else []
     parts += [plural(len(contents.audited), "audited field")] if contents.audited else []
     return ", ".join(parts)
 
@@ -181,25 +178,21 @@ def ask(
     Read are the table of the MAIL and its declared fields: commit, testcase, parameters. What they
     do not declare has to be given as an option. Where the table has rows of perf stat, its own
     figures are answered first, without a boot. Exits with 4 when the counts decide nothing.
-
-    \b
-    Example:
-      kdelta ask report.eml --kernels tree:linux@PARENT,tree:linux@COMMIT
     """
     report = robot.read(mail)
     row = robot.chosen(report, metric)
     direction = robot.direction(report, row, better or "")
     asked = [*check_page.robot_heading(report, row)]
     if row.within:
-        _print(asked)
+        say(*asked)
         click.get_current_context().exit(EXIT_UNDECIDED)
     own = robot.split(report, row, direction)
     both = f"tree:PATH@{report.parent},tree:PATH@{report.commit[:12]}"
     asked = [*([check_page.robot_split(own, row)] if own else []), *asked]
     if own and kernels is None:
-        _print(asked)
-        click.echo(f"Which functions: kdelta ask {shlex.quote(str(mail))} --kernels {both}")
-        _print(check_page.robot_next(robot.in_turns(report, own), both))
+        say(*asked)
+        say(f"Which functions: kdelta ask {shlex.quote(str(mail))} --kernels {both}")
+        say(*check_page.robot_next(robot.in_turns(report, own), both))
         click.get_current_context().exit(EXIT_UNDECIDED if own.deviates else 0)
     loop = scenario or robot.scenario_of(report, row)
     workload.parse_reference(loop)
@@ -215,16 +208,11 @@ def ask(
     counting = picked(means, ("wanted_qemu", "jobs", "again", "trust"))
     with reporting() as progress:
         ((before, after),) = compare.count_pair(
-            old, new, [loop], lambda line: click.echo(line, err=True), progress=progress, **counting
+            old, new, [loop], partial(say, err=True), progress=progress, **counting
         )
     found = count_difference(before, after)
-    _print(check_page.robot_answer(row, direction, found, f"{loop}, {old} -> {new}"))
-    _print([*([apart] if apart else []), *asked])
-    _print(check_page.robot_next(robot.in_turns(report, own), kernels))
+    say(*check_page.robot_answer(row, direction, found, f"{loop}, {old} -> {new}"))
+    say(*filter(None, [apart]), *asked)
+    say(*check_page.robot_next(robot.in_turns(report, own), kernels))
     if apart or found.undecided:
         click.get_current_context().exit(EXIT_UNDECIDED)
-
-
-def _print(lines: Iterable[str]) -> None:
-    for line in lines:
-        click.echo("\n".join(filled(line, page_width())))

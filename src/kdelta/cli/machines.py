@@ -14,12 +14,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import click
-from rich.text import Text
 
 from kdelta import cache
 from kdelta.arch import ARCHES
 from kdelta.cli import options
-from kdelta.cli.printing import page_width, print_json, print_table, reporting, write_output
+from kdelta.cli.printing import print_json, print_table, reporting, say, write_output
 from kdelta.doctor import capabilities
 from kdelta.doctor.capabilities import EXACT_NEEDS, Capability, Usability, inventory, lacking
 from kdelta.errors import SpecError
@@ -27,18 +26,15 @@ from kdelta.host import installing, ssh_host
 from kdelta.host.ssh_host import SshHost
 from kdelta.kernels.kernel import kernel_of_file
 from kdelta.kernels.reference import packaged
-from kdelta.printable import printable
 from kdelta.study import pools
-from kdelta.table.columns import filled
 
 _STYLES = {
     Usability.OK: "green",
     Usability.FETCHED: "green",
     Usability.MISSING: "yellow",
     Usability.UNUSABLE: "red",
-    Usability.ABSENT: "dim",
+    Usability.ABSENT: "reset",
 }
-_BESIDE = 96  # columns from which what was found fits beside what it is for
 
 
 @click.command()
@@ -58,31 +54,22 @@ def doctor(ctx: click.Context, *, as_json: bool) -> None:
     else:
         print_rows(rows)
         missing = f"not possible on this machine yet; it lacks: {', '.join(sorted(lacking(rows)))}."
-        click.echo(f"\nExact runs are {'possible on this machine.' if possible else missing}")
+        say(f"\nExact runs are {'possible on this machine.' if possible else missing}")
     ctx.exit(0 if possible else 3)
 
 
 def print_rows(rows: Sequence[Capability]) -> None:
     """Write the table, then the commands.
 
-    On a narrow screen what was found stands below: a path that is cut cannot be copied.
+    What was found stands below each row: a path that is cut cannot be copied.
     """
-    width = page_width()
-    if width >= _BESIDE:
-        states = [Text(row.state, style=_STYLES[row.state]) for row in rows]
-        both = zip(rows, states, strict=True)
-        table = ((row.name, state, row.purpose, row.detail) for row, state in both)
-        print_table(("CAPABILITY", "STATE", "FOR", "FOUND"), table, at_most={"FOR": 24})
-    else:
-        name = max(len(text) for text in ("CAPABILITY", *(row.name for row in rows)))
-        state = max(map(len, Usability))
-        click.secho(f"{'CAPABILITY':<{name}}  {'STATE':<{state}}  FOR", bold=True)
-        for row in rows:
-            colour = _STYLES[row.state].replace("dim", "reset")
-            mark = click.style(f"{row.state:<{state}}", fg=colour)
-            click.echo(f"{row.name:<{name}}  {mark}  {row.purpose}")
-            for line in filled(printable(row.detail), width, "  ", "    ", whole=True):
-                click.echo(line)
+    name = max(len(text) for text in ("CAPABILITY", *(row.name for row in rows)))
+    state = max(map(len, Usability))
+    click.secho(f"{'CAPABILITY':<{name}}  {'STATE':<{state}}  FOR", bold=True)
+    for row in rows:
+        mark = click.style(f"{row.state:<{state}}", fg=_STYLES[row.state])
+        click.echo(f"{row.name:<{name}}  {mark}  {row.purpose}")
+        say(f"  {row.detail}")
     if remedies := [(row.name, row.remedy) for row in rows if row.remedy]:
         click.secho("\nTo add what is missing:", bold=True)
         print_table(("", ""), remedies)
@@ -92,7 +79,7 @@ def print_rows(rows: Sequence[Capability]) -> None:
 def _saying() -> Iterator[Callable[[str], None]]:
     """What tells on standard error what is being found out, which takes seconds."""
     if not sys.stderr.isatty():
-        click.echo("finding out what this machine can do", err=True)
+        say("finding out what this machine can do", err=True)
         yield lambda _: None
         return
     from rich.console import Console
@@ -110,7 +97,6 @@ _file = click.option(
     metavar="LAB.TOML",
     help="The file of pools.",
 )
-_NOT_USABLE = 3
 
 
 @click.group()
@@ -136,7 +122,7 @@ def add(name: str, address: str, file: Path) -> None:
     pools.parse(new, str(file))
     write_output(new, file)
     command = shlex.join(["kdelta", "host", "doctor", name, "--on", str(file)])
-    click.echo(f"{file} has {name}; see what it can do: {command}")
+    say(f"{file} has {name}; see what it can do: {command}")
 
 
 @host.command("list")
@@ -168,7 +154,7 @@ def examine(ctx: click.Context, name: str, file: Path, *, as_json: bool) -> None
         print_json([dataclasses.asdict(row) for row in found])
     else:
         print_rows(found)
-    ctx.exit(0 if all(row.state is Usability.OK for row in found) else _NOT_USABLE)
+    ctx.exit(0 if all(row.state is Usability.OK for row in found) else 3)
 
 
 @host.command("install")

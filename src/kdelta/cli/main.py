@@ -63,7 +63,6 @@ COMMANDS = {
     "cache": ("kernels:cache", "Show and bound what kdelta keeps on disk."),
     "doctor": ("machines:doctor", "Show what this machine can do, and what is missing."),
 }
-_SHORT = {"source": "kernels:source"}  # what belongs to a group and has a name without it, too
 # The help of a command ends in its own, that of a group in those of its subcommands.
 EXAMPLES = """\
 kdelta run mprotect:shared_dirty_full_toggle_64m --kernels 6.16,6.17
@@ -77,6 +76,7 @@ kdelta explain latest 6.16 6.17 --top 5
 kdelta audit latest
 kdelta coverage latest
 kdelta codegen mincore_pte_range --kernels 6.16,6.17
+kdelta codegen mm/mincore.o:mincore_pte_range --source deb:6.17.8 --compilers gcc-12,gcc-14
 kdelta commit f822a9a81a31 --tree ~/linux
 kdelta check series.mbox --base ~/linux@v6.17
 kdelta bisect releases mincore:no_thp_pte_scan_64m --good 6.16 --bad 7.2
@@ -121,7 +121,8 @@ Exit codes:
   1    the run finished, but a trial failed; the comparison asked for is INVALID;
        a bundle or a reproduction is not what it should be
   2    wrong usage, or an input file that is wrong
-  3    this machine: a missing tool, no mirror, no disk space, a damaged run
+  3    this machine: a missing tool, no mirror, no disk space, a damaged run;
+       every trial of a run failed
   4    `kdelta gate`, `check`: nothing to fail on, but something could not be judged;
        `kdelta ask`, `commit`: the counts decide nothing
   70   a bug in kdelta
@@ -138,14 +139,14 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """Import one subcommand; raises InfraError when this installation lacks it."""
-        return _load(cmd_name) if cmd_name in COMMANDS or cmd_name in _SHORT else None
+        return _load(cmd_name) if cmd_name in COMMANDS else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """See click; a mistyped name is said what it is near to."""
         name = args[0]
-        if not name.startswith("-") and name not in COMMANDS and name not in _SHORT:
+        if not name.startswith("-") and name not in COMMANDS:
             near = meant(name, COMMANDS).strip() or f"known: {', '.join(COMMANDS)}."
             ctx.fail(f"No such command '{printable(name, 80)}'; {near}")
         return super().resolve_command(ctx, args)
@@ -157,7 +158,7 @@ class LazyGroup(click.Group):
 
 
 def _load(name: str) -> click.Command:
-    module_name, _, attribute = (_SHORT.get(name) or COMMANDS[name][0]).partition(":")
+    module_name, _, attribute = COMMANDS[name][0].partition(":")
     try:
         module = importlib.import_module(f"kdelta.cli.{module_name}")
         command: click.Command = getattr(module, attribute)

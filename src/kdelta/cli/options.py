@@ -68,7 +68,7 @@ def in_order(*options: Callable[..., Any]) -> Callable[[_Command], _Command]:
 
 def words(text: str) -> list[str]:
     """The value of an option that is a list: its words, between commas."""
-    return [word.strip() for word in text.split(",")]
+    return [word.strip() for word in text.split(",") if word.strip()]
 
 
 def gathered(

@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
@@ -23,15 +22,13 @@ from kdelta.printable import printable
 from kdelta.rendering.formats import indented, written
 from kdelta.run.runner import Event, Report, TrialStep
 from kdelta.sample import Outcome
-from kdelta.table.columns import Line, coloured, plain
+from kdelta.table.columns import WIDTH, Line, coloured, filled, plain
 
 if TYPE_CHECKING:
     import rich.progress
     from rich.console import JustifyMethod
-    from rich.text import Text
 
 
-WIDTH = 100
 STDOUT = Path("-")
 _ELSEWHERE = 80  # columns where no terminal and no COLUMNS say how many there are
 _GAP = 2
@@ -57,6 +54,13 @@ def print_lines(lines: Iterable[Line], *, paged: bool = False) -> None:
         click.echo_via_pager(content, color=colour)
         return
     click.echo(content, nl=False, color=colour)
+
+
+def say(*texts: str, err: bool = False) -> None:
+    """Print sentences in lines as wide as a page; a word stays whole, as a path has to."""
+    for line in (line for text in texts for line in text.split("\n")):
+        lines = filled(printable(line), page_width(), later="  ", whole=True)
+        click.echo("\n".join(lines), err=err)
 
 
 def page_width() -> int:
@@ -134,17 +138,16 @@ def print_json(value: Any) -> None:
 
 def print_table(
     heads: Sequence[str],
-    rows: Iterable[Sequence[str | Text]],
+    rows: Iterable[Sequence[str]],
     *,
     right: Collection[str] = (),
     wrap: str = "",
-    at_most: Mapping[str, int] = MappingProxyType({}),
     indent: int = 0,
 ) -> None:
     """Print a table as wide as a page; heads that are all empty are left out.
 
     right: heads of columns that align right.  wrap: head of the column that is wrapped so that
-    the table fits; without one it is the last.  at_most: widths of columns that are wrapped always.
+    the table fits; without one it is the last.
     """
     from rich.console import Console
     from rich.padding import Padding
@@ -152,11 +155,10 @@ def print_table(
     from rich.text import Text
 
     width = page_width()
-    cells = [[Text(printable(c)) if isinstance(c, str) else c for c in row] for row in rows]
-    widest = [
+    cells = [[Text(printable(cell)) for cell in row] for row in rows]
+    widths = [
         max(len(head), *(len(row[at]) for row in cells if row), 0) for at, head in enumerate(heads)
     ]
-    widths = [min(wide, at_most.get(head, wide)) for wide, head in zip(widest, heads, strict=True)]
     wrapped = heads.index(wrap) if wrap else len(heads) - 1
     others = sum(widths) - widths[wrapped] + _GAP * (len(heads) - 1)
     widths[wrapped] = max(width - indent - others, _NARROWEST)
@@ -203,7 +205,7 @@ def showing(record: RunRecord) -> Iterator[Report]:
     """A report function for as long as the run lasts."""
     labels = [arm.label for arm in record.arms]
     size = f"{len(record.trials)} trials, {len(labels)} kernels"
-    click.echo(f"{record.run_id}: {size}, seed {record.seed}", err=True)
+    say(f"{record.run_id}: {size}, seed {record.seed}", err=True)
     begun = time.monotonic()
     before: list[int] = []  # trials that an earlier kdelta had ended
 
@@ -216,7 +218,7 @@ def showing(record: RunRecord) -> Iterator[Report]:
         words = left(event)
         if event.step is not TrialStep.STARTED:
             said = f"[{event.done}/{event.total}] {_said(labels, event)}"
-            click.echo(f"{said}; {words}" if words else said, err=True)
+            say(f"{said}; {words}" if words else said, err=True)
 
     terminal = sys.stderr.isatty()
     with _trial_bar(labels, left) if terminal else contextlib.nullcontext(line) as report:
@@ -225,7 +227,7 @@ def showing(record: RunRecord) -> Iterator[Report]:
 
 def _said(labels: list[str], event: Event) -> str:
     trial, result = event.trial, event.result
-    name = f"{labels[trial.arm]} {trial.workload}:{trial.scenario}"
+    name = f"{labels[trial.arm]} {Path(trial.workload).name}:{trial.scenario}"
     if result is None:
         return f"{name}: again, because {event.reason}"
     if result.copied:

@@ -18,7 +18,7 @@ from kdelta.analysis.calls import explained
 from kdelta.analysis.claims import claim
 from kdelta.bisect.journal import every as bisections
 from kdelta.cli import options
-from kdelta.cli.printing import output_path, write_output
+from kdelta.cli.printing import output_path, say, write_output
 from kdelta.cli.show import one_record
 from kdelta.codegen.table import Recorded
 from kdelta.errors import KdeltaError, SpecError
@@ -157,7 +157,7 @@ def _read(runs: Path) -> Iterator[tuple[Path, RunRecord]]:
         try:
             yield folder, RunJournal.open(folder).record()
         except KdeltaError as error:
-            click.echo(f"left out: {error.sentence()}", err=True)
+            say(f"left out: {error.sentence()}", err=True)
 
 
 def _replace(out: Path, files: dict[str, bytes]) -> None:

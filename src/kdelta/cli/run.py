@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import platform
 import re
 import secrets
+import shlex
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -23,9 +25,9 @@ from msgspec import structs
 from kdelta import arch, cache, data, guest, programs, workload
 from kdelta.analysis.findings import enough_valid
 from kdelta.cli import options
-from kdelta.cli.printing import reporting, showing
+from kdelta.cli.printing import reporting, say, showing
 from kdelta.cli.show import print_report
-from kdelta.errors import KdeltaError, SpecError
+from kdelta.errors import InfraError, KdeltaError, SpecError
 from kdelta.files import called
 from kdelta.guests import qemu
 from kdelta.host import leases
@@ -35,11 +37,12 @@ from kdelta.journal.status import Assignments
 from kdelta.kernels import debian, reference
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings
+from kdelta.metric import plural
 from kdelta.printable import meant, printable
 from kdelta.rendering import bundle
 from kdelta.run import arms, exact
 from kdelta.run.runner import Runner, Trials
-from kdelta.sample import Outcome
+from kdelta.sample import Outcome, TrialRecord
 from kdelta.source import tree_reference
 from kdelta.study import plan, pools, spec
 from kdelta.study.spec import Study, TimeMachine, points
@@ -170,7 +173,7 @@ def started(
     known = None if fresh else unfinished(runs, study)
     if not known:
         return start(study, runs, means)
-    click.echo(f"resuming {known.name}{f' ({what}: --new)' if what else ''}", err=True)
+    say(f"resuming {known.name}{f' ({what}: --new)' if what else ''}", err=True)
     return execute(RunJournal.open(known), means)
 
 
@@ -180,7 +183,7 @@ def go_on(folder: Path, means: options.Means) -> None:
     with opened.executing():
         again = opened.replan_failures()
     if again:
-        click.echo(f"{again} trials that failed for this machine's fault are tried again", err=True)
+        say(f"{again} trials that failed for this machine's fault are tried again", err=True)
     check_scenarios(opened.study)
     answer(execute(opened, means))
 
@@ -194,7 +197,7 @@ def _gated(study: Study) -> Study:
     added = [name for name in dict.fromkeys(gates) if name not in study.scenarios]
     if not added:
         return study
-    click.echo(f"reverse gates, measured too: {', '.join(added)}", err=True)
+    say(f"reverse gates, measured too: {', '.join(added)}", err=True)
     return spec.with_settings(study, scenarios=[*study.scenarios, *added])
 
 
@@ -414,7 +417,7 @@ def check_scenarios(study: Study) -> None:
         if larger and workload.Fact(name="compound_heads", want="0") in scenario.contract:
             cells = ", ".join(f"{name}.{folio}" for folio in scenario.folios)
             instead = f"; in folios it is {cells}" if cells else ""
-            click.echo(f"note: {name} keeps to base pages whatever mthp is{instead}", err=True)
+            say(f"note: {name} keeps to base pages whatever mthp is{instead}", err=True)
         place = str(load.program)
         if not workload.is_file(name.rpartition(":")[0]) or place in told:
             continue
@@ -423,7 +426,7 @@ def check_scenarios(study: Study) -> None:
         guest.check_marks(load, study.machine.target)
         if load.declared:
             state = "its page state is compared, and not checked"
-            click.echo(f"{place} has no TOML: {state}", err=True)
+            say(f"{load.program.name} has no TOML: {state}", err=True)
 
 
 def start(study: Study, runs: Path, means: options.Means) -> RunJournal:
@@ -509,7 +512,7 @@ def _resolved(
     if len(broken) == len(found):
         raise broken[0]
     for reason in broken:
-        click.echo(f"kdelta: {reason.sentence()}", err=True)
+        say(f"kdelta: {reason.sentence()}", err=True)
     return found
 
 
@@ -528,11 +531,11 @@ def _measured(
             else:
                 runner.run(at_once)
                 if more := plan.sources(journal.record()):
-                    click.echo(_VARIED, err=True)
+                    say(_VARIED, err=True)
                     journal.extend(more)
                     Runner(journal, placed, report).run(at_once)
     except KeyboardInterrupt:
-        click.echo(f"\ninterrupted; go on with: kdelta resume {journal.folder.name}", err=True)
+        say(f"\ninterrupted; go on with: kdelta resume {journal.folder.name}", err=True)
         raise
     return journal
 
@@ -576,13 +579,39 @@ def _timed(
 
 def answer(journal: RunJournal, *, summary: bool | None = None) -> None:
     """Write a run's answers into its folder, print them, and exit 1 when a trial failed."""
+    record = answered(journal)
+    print_report(record, summary=summary)
+    say(f"\nEverything of this run: {journal.folder}")
+    if any(map(_failed, record.trials)):
+        raise click.exceptions.Exit(1)
+
+
+def answered(journal: RunJournal) -> RunRecord:
+    """A run with its answers in its folder.  Raises InfraError where all of its trials failed."""
     record = journal.record()
     bundle.write_run_files(record, journal.folder)
-    print_report(record, summary=summary)
-    click.echo(f"\nEverything of this run: {journal.folder}")
+    failed = [trial for trial in record.trials if _failed(trial)]
+    if not failed or len(failed) < len(record.trials):
+        return record
+    causes = dict.fromkeys(trial.result.reason for trial in failed if trial.result)
+    cause, *others = causes
+    more = f" (and {len(others)} other causes)" * bool(others)
+    ways = " ".join(f"--file {shlex.quote(name)}" for name in _not_taken(cause, failed[0].scenario))
+    action = f"add {ways}" if ways else f"see {journal.folder}/trials"
+    raise InfraError(f"all {plural(len(failed), 'trial')} failed: {cause}{more}", action=action)
+
+
+def _failed(trial: TrialRecord) -> bool:
     good = (Outcome.OK, Outcome.SKIP)
-    if any(trial.result and trial.result.outcome not in good for trial in record.trials):
-        raise click.exceptions.Exit(1)
+    return trial.result is not None and trial.result.outcome not in good
+
+
+def _not_taken(said: str, program: str) -> list[str]:
+    """Files of this machine that a program says it did not find."""
+    if os.strerror(errno.ENOENT) not in said:
+        return []
+    words = dict.fromkeys(re.split(r"[\s:'\"`\u2018\u2019]+", said))
+    return [word for word in words if Path(word).name not in ("", program) and Path(word).exists()]
 
 
 def identities() -> list[str]:
@@ -671,7 +700,7 @@ def _placed(
     asked, name, pool = _dask_pool(means.pools)
     if is_open(pool.scheduler):
         risk = "whoever reaches it can run programs as you on every worker; use tls://"
-        click.echo(f"{name}: {printable(pool.scheduler, 200)} is open: {risk}", err=True)
+        say(f"{name}: {printable(pool.scheduler, 200)} is open: {risk}", err=True)
     with (
         TemporaryDirectory(prefix="kdelta-workers-") as scratch,
         closing(DaskWorkers(pool.scheduler)) as workers,

@@ -21,6 +21,7 @@ from kdelta.cli.printing import (
     print_lines,
     print_raw,
     print_table,
+    say,
 )
 from kdelta.errors import StoreError
 from kdelta.journal.files import is_held
@@ -31,7 +32,7 @@ from kdelta.printable import printable
 from kdelta.rendering import gate as gate_page
 from kdelta.rendering import show as page
 from kdelta.rendering.formats import FORMATS, picked
-from kdelta.table.columns import Column, Line, Span, Tone, first_that_fits, headline, table_lines
+from kdelta.table.columns import Column, Line, Span, Tone, headline, table_lines
 
 EXIT_FAILED = 1  # audit: a trial failed, or a fact does not hold
 MANY = 8  # scenarios from which a run is shown as one table
@@ -146,20 +147,18 @@ def list_command(runs: Path, *, as_json: bool) -> None:
     elif found:
         print_lines(_lines(found))
     else:
-        click.echo(f"no runs in {printable(str(runs))}; make one with: kdelta run STUDY")
+        say(f"no runs in {printable(str(runs))}; make one with: kdelta run STUDY")
 
 
 def _lines(found: Sequence[Mapping[str, Any]]) -> Iterator[Line]:
-    """A table of three columns where each line of it fits, else what each run is of below it."""
+    """Below each run what it is of."""
     names = Column("run", [each["run"] for each in found])
     done = ("" if each["fault"] else _done(each) for each in found)
-    trials = Column("trials", done, right=True)
-    titles = [each["fault"] or each["title"] for each in found]
-    head, *rows = table_lines((names, trials))
-    lines: list[Line] = [head]
-    for row, title in zip(rows, titles, strict=True):
-        lines += [row, (Span(f"  {headline(title, page_width() - 2)}", Tone.FAINT),)]
-    yield from first_that_fits([(names, trials, Column("study", titles))], *lines)
+    head, *rows = table_lines((names, Column("trials", done, right=True)))
+    yield head
+    for row, each in zip(rows, found, strict=True):
+        title = headline(each["fault"] or each["title"], page_width() - 2)
+        yield from (row, (Span(f"  {title}", Tone.FAINT),))
 
 
 def _done(each: Mapping[str, Any]) -> str:
@@ -203,7 +202,7 @@ def status(run: str, runs: Path, *, as_json: bool) -> None:
         rows = [dict(zip(names, (*row, round(s, 1)), strict=True)) for *row, s in busy]
         print_json({"run": found.run_id, "trials": found.total, **state, "busy": rows})
         return
-    click.echo(_sentence(found, timed.pool_of(folder)))
+    say(_sentence(found, timed.pool_of(folder)))
     if busy:
         table = [(who, kernel, name, f"{s:.0f} s") for who, _, kernel, name, s in busy]
         heads = ("worker", "kernel", "scenario", "for")

@@ -19,17 +19,18 @@ from kdelta.bisect.journal import Point
 from kdelta.check import compare, interval
 from kdelta.cli import options
 from kdelta.cli.options import Means
-from kdelta.cli.printing import print_lines, reporting
-from kdelta.cli.run import check_scenarios, expanded, started
+from kdelta.cli.printing import print_lines, reporting, say
+from kdelta.cli.run import answered, check_scenarios, expanded, started
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunJournal
 from kdelta.kernels import debian
-from kdelta.rendering import bundle
 from kdelta.rendering import why as page
 from kdelta.run import exact
 from kdelta.source import tree as trees
 from kdelta.study import spec
 from kdelta.verdict.comparison import LEAST_SEEDS, Verdict
+
+_COMMITS = 8  # of an interval that are counted
 
 
 @click.command()
@@ -41,18 +42,9 @@ from kdelta.verdict.comparison import LEAST_SEEDS, Verdict
     type=options.OLD_FOLDER,
     help="A repository with the tags of both: its commits are undone, until one is named.",
 )
-@click.option(
-    "--at-most",
-    type=click.IntRange(1, 100),
-    default=8,
-    show_default=True,
-    help="With --tree: count so many commits.",
-)
 @options.means_options
 @options.runs_directory
-def why(
-    what: str, old: str, new: str, runs: Path, means: Means, tree: Path | None, at_most: int
-) -> None:
+def why(what: str, old: str, new: str, runs: Path, means: Means, tree: Path | None) -> None:
     """Answer whether a path got longer from OLD to NEW: since when, how much, by which function.
 
     A word is enough where it names one scenario: munmap, mmap1, a C file.  Of two series all
@@ -73,24 +65,22 @@ def why(
     left = (rung.comparison for rung in page.left_open(found.report.ladders[0]))
     may_be_chance = any(c and c.verdict is Verdict.UNDECIDED and not c.crossing for c in left)
     if rounds < LEAST_SEEDS and may_be_chance:
-        click.echo("a step may be chance: two more seeds are counted", err=True)
+        say("a step may be chance: two more seeds are counted", err=True)
         found, journal = _counted(spec.with_settings(study, rounds=LEAST_SEEDS), runs, means)
     opened = _opened(found)
     print_lines(page.lines(found, opened, workload.loadable([named.rpartition(":")[0]])))
     change = page.first_change(found, opened)
     if tree and change:
         click.echo()
-        _name_commit(found, change, named, tree, at_most, means)
+        _name_commit(found, change, named, tree, means)
     elif tree:
-        click.echo("\nNo commit is searched: there is no change that functions explain.")
-    click.echo(f"\nMore: kdelta explain {journal.folder.name}, or all of it: {journal.folder}")
+        say("\nNo commit is searched: there is no change that functions explain.")
+    say(f"\nMore: kdelta explain {journal.folder.name}, or all of it: {journal.folder}")
 
 
 def _counted(study: spec.Study, runs: Path, means: Means) -> tuple[claims.Claim, RunJournal]:
     journal = started(study, runs, means)
-    record = journal.record()
-    bundle.write_run_files(record, journal.folder)
-    return claims.claim(record), journal
+    return claims.claim(answered(journal)), journal
 
 
 def _opened(found: claims.Claim) -> Explanation | None:
@@ -102,7 +92,7 @@ def _opened(found: claims.Claim) -> Explanation | None:
 
 
 def _name_commit(
-    found: claims.Claim, change: Explanation, scenario: str, tree: Path, at_most: int, means: Means
+    found: claims.Claim, change: Explanation, scenario: str, tree: Path, means: Means
 ) -> None:
     """Print which commit of the change's interval makes it."""
     rungs = {rung.arm: rung for rung in found.report.ladders[0].rungs}
@@ -114,13 +104,13 @@ def _name_commit(
     with reporting() as progress, tempfile.TemporaryDirectory(prefix="kdelta-why-") as scratch:
         base = interval.nearest(new.label, progress)
         bench = exact.bench_of(study, means.wanted_qemu, threading.Event(), progress)
-        tell = partial(click.echo, err=True)
+        tell = partial(say, err=True)
         counter = compare.Counter(study, bench, Path(scratch), tell, means.jobs)
         step = page.step_of(change)
         made = list[interval.Undone]()
         try:  # what is known is printed, whatever ends the search
             for one in interval.undone(
-                listed, tree, base, scenario, step, counter, most=at_most, progress=progress
+                listed, tree, base, scenario, step, counter, most=_COMMITS, progress=progress
             ):
                 made.append(one)
         finally:

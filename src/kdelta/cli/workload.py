@@ -12,12 +12,11 @@ import click
 
 from kdelta import data
 from kdelta.cli import options
-from kdelta.cli.printing import page_width, print_json, print_table, write_output
+from kdelta.cli.printing import print_json, print_table, say, write_output
 from kdelta.errors import SpecError
 from kdelta.export import exported
 from kdelta.machine.axes import words
 from kdelta.rendering.formats import picked
-from kdelta.table.columns import filled
 from kdelta.workload import BATCHES, Scenario, Workload, is_file, load, names
 
 _LAYOUTS = "{} of the kernel's trees and lists, a window of each phase in each; shown is their mean"
@@ -58,8 +57,7 @@ def show(*, reference: str, as_json: bool) -> None:
     elif scenario:
         _print_scenario(own, own.scenario(scenario))
     else:
-        click.echo(f"{own.name}: {own.title}\n")
-        click.echo("\n".join((*filled(own.description, page_width()), "")))
+        say(f"{own.name}: {own.title}", "", own.description, "")
         print_table(("", ""), [("path", own.path), ("source", own.mail)])
         _print_rows("phases", [(phase.name, phase.what) for phase in own.phases])
         _print_rows("scenarios", [(each.name, each.summary) for each in own.scenarios])
@@ -128,7 +126,7 @@ def new(name: str) -> None:
         template = data.directory("templates") / f"new{file.suffix}"
         write_output(template.read_text(encoding="ascii").replace("@NAME@", name), file)
     measure = f"kdelta run ./{name}.c --kernels 6.16,6.17"
-    click.echo(f"wrote {name}.c and {name}.toml; measure: {measure}")
+    say(f"wrote {name}.c and {name}.toml; measure: {measure}")
 
 
 def _print_scenario(own: Workload, scenario: Scenario) -> None:

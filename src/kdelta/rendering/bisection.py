@@ -11,7 +11,10 @@ from kdelta.bisect.evidence import BisectionResult, Ending, Findings
 from kdelta.bisect.history import Commit
 from kdelta.bisect.journal import BisectStep, Journal, Point
 from kdelta.bisect.search import Likeness, Mark
+from kdelta.check.interval import Undone
 from kdelta.metric import number, plural
+from kdelta.printable import few
+from kdelta.rendering import why
 from kdelta.rendering.formats import picked
 from kdelta.table.columns import (
     Line,
@@ -72,9 +75,7 @@ def sentence(found: BisectionResult) -> str:
     values += _percent(judged.ratio) if judged else ""
     why = "; ".join(found.reasons)
     share = "" if found.share is None else f", {100 * found.share:.0f} % of the whole change"
-    skipped = ", ".join(short(point.label, _LABEL) for point in found.skipped[:_MOST_NAMED])
-    if (more := len(found.skipped) - _MOST_NAMED) > 0:
-        skipped += f" and {more} more"
+    skipped = few([short(point.label, _LABEL) for point in found.skipped], _MOST_NAMED)
     change, alike = f"The change is between {ends}: {values}{share}", f"do not differ: {values}"
     told = {
         Ending.STEP: f"{change}.",
@@ -94,11 +95,9 @@ def culprit(commit: Commit) -> list[Line]:
     return [*lines, (), (Span(told["fixes"]),), (Span(told["regzbot"]),)]
 
 
-def candidates(commits: Sequence[Commit]) -> list[Line]:
-    """The commits one of which it is, and the line of a report."""
-    lines = list(paragraph("The culprit is one of:", Tone.BOLD))
-    for commit in commits:
-        lines += paragraph(f"{commit.short} {commit.subject}", indent="  ")
+def candidates(commits: Sequence[Commit], listed: Sequence[Undone]) -> list[Line]:
+    """The commits one of which it is, as they are listed, and the line of a report."""
+    lines = [*paragraph("The culprit is one of:", Tone.BOLD), *why.commits(listed)]
     return [*lines, (), (Span(f"#regzbot introduced: {commits[0].short}^..{commits[-1].short}"),)]
 
 

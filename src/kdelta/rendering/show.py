@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from itertools import chain, pairwise
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from kdelta.analysis.findings import (
@@ -21,7 +21,7 @@ from kdelta.analysis.findings import (
 )
 from kdelta.ladder.counts import UNSEEN_PERCENT, Measure
 from kdelta.ladder.ladders import Ladder, Rung
-from kdelta.metric import Better, number, plural
+from kdelta.metric import number, plural
 from kdelta.procfs import compiler_short
 from kdelta.rendering import times
 from kdelta.rendering.formats import COUNTED, Cell, View, picked
@@ -37,6 +37,7 @@ from kdelta.table.columns import (
     Tone,
     builds_apart,
     crossed_by,
+    headline,
     paragraph,
     short,
     shortened,
@@ -44,12 +45,13 @@ from kdelta.table.columns import (
     table_of,
     tables_that_fit,
 )
-from kdelta.table.ladders import LadderView, facts, listed, page, where_more
+from kdelta.table.ladders import LadderView, page
 from kdelta.verdict.comparison import LEAST_SEEDS, Verdict
 
 if TYPE_CHECKING:
     from kdelta.analysis.lab import Survey, SurveyCell, SurveyRow, SurveyStep
 
+_SUBJECT = 80  # columns of a commit's label and subject
 _Data = Callable[[Any], dict[str, Any]]
 _Rows = Callable[[Any], Iterator[tuple[Cell, ...]]]
 _PAGES: dict[Instrument, LadderView] = {Instrument.EXACT: counts, Instrument.TIME: times}
@@ -58,8 +60,54 @@ _PAGES: dict[Instrument, LadderView] = {Instrument.EXACT: counts, Instrument.TIM
 def show(report: Report[Any], *, details: bool = True) -> list[Line]:
     """The whole page, or without what the answer rests on."""
     tables = [*show_metrics(report.metrics), *show_figures(report.figures)]
-    tables += _calls(report.ladders) if report.explains else []
-    return page(report, _PAGES[report.instrument], tables, details=details)
+    tables += _calls(report.ladders, details=details) if report.explains else []
+    lines = page(report, _PAGES[report.instrument], tables, details=details)
+    return [*lines, *(_details(report) if details else _where_more(report.run_id))]
+
+
+def _where_more(run_id: str) -> Iterator[Line]:
+    told = f"machine, legend, builds, limits: kdelta show {run_id} --details"
+    yield from ((), *paragraph(told, Tone.FAINT))
+
+
+def _details(report: Report[Any]) -> Iterator[Line]:
+    """On what the page rests."""
+    yield from _facts(report)
+    if _PAGES[report.instrument].COUNTED:
+        known = {rung.arm: rung for each in report.ladders for rung in each.rungs if rung.compiler}
+        every = {rung.arm: rung for each in report.ladders for rung in each.rungs}
+        yield from ((), *_kernels(list({**every, **known}.values()), report.subjects))
+    if report.done:
+        yield from _limits(report)
+
+
+def _facts(report: Report[Any]) -> Iterator[Line]:
+    """What run it was."""
+    yield from ((), *paragraph(report.title or report.name, Tone.BOLD))
+    yield from paragraph(
+        f"run {report.run_id}, study {report.name}, {report.created}, seed {report.seed},"
+        f" rounds {report.rounds}, kdelta {report.kdelta_version}"
+    )
+
+
+def _limits(report: Report[Any]) -> Iterator[Line]:
+    yield from ((), *paragraph("Limits", Tone.BOLD)) if report.limits else ()
+    for sentence in report.limits:
+        yield from paragraph(f"- {sentence}")
+
+
+def _kernels(rungs: Sequence[Rung[Any]], subjects: Mapping[str, str]) -> Iterator[Line]:
+    names = shortened([rung.arm for rung in rungs], 24)
+    banners = (compiler_short(rung.compiler) for rung in rungs)
+    columns = [
+        Column("release", (short(rung.release, 36) or ABSENT for rung in rungs)),
+        Column("package", (short(rung.version, 24) or ABSENT for rung in rungs)),
+        Column("compiler", (short(banner, 10) or ABSENT for banner in banners)),
+    ]
+    yield from tables_that_fit([Column("kernel", names)], columns)
+    for rung, name in zip(rungs, names, strict=True):
+        if rung.arm in subjects:
+            yield (Span(headline(f"{name}: {subjects[rung.arm]}", _SUBJECT)),)
 
 
 def document(report: Report[Any]) -> tuple[str, object]:
@@ -172,34 +220,22 @@ _FIELDS: dict[Instrument, tuple[str, _Data, tuple[str, ...], _Rows]] = {
 }
 
 
-def _calls(ladders: Sequence[Ladder[Measure]]) -> Iterator[Line]:
-    """What programs that make more than two system calls spent in each, on both sides of the
-    largest step, or at the ends of a ladder.
-    """
+def _calls(ladders: Sequence[Ladder[Measure]], *, details: bool) -> Iterator[Line]:
+    """Without details of the calls that changed; of one kernel of all."""
     for ladder in ladders:
-        known = {rung.arm: rung for rung in ladder.rungs if rung.phases}
-        ends = [*known][:1] + [*known][1:][-1:]
-        ends = [ladder.steps[0].old, ladder.steps[0].new] if ladder.steps else ends
-        for measures in zip(*(known[arm].phases for arm in ends), strict=False):
-            if measures[0].outside and len(measures[0].syscalls) > 2:
-                told = f"instructions of one window of {measures[0].phase}, by system call:"
-                yield from ((), *paragraph(told, Tone.BOLD), *_call_lines(measures, ends))
-
-
-def _call_lines(measures: Sequence[Measure], arms: Sequence[str]) -> Iterator[Line]:
-    """In brackets stands what is in no call."""
-    spent = [Counter[str]({"[user space]": one.user}) for one in measures]
-    for found, one in zip(spent, measures, strict=True):
-        for name, insns in one.spent.items():
-            found[name or "[page faults]"] += insns
-    rows = []
-    for call in sorted({*chain(*spent)}, key=lambda call: (-max(s[call] for s in spent), call)):
-        often = dict.fromkeys(one.syscalls.get(call) for one in measures)
-        calls, each = " -> ".join(str(n or ABSENT) for n in often), [s[call] for s in spent]
-        delta = (f"{each[-1] - each[0]:+,}",) * (len(each) - 1)
-        rows.append((call, calls, *(f"{n:,}" for n in each), *delta))
-    heads = ("call", "calls", *arms, *["delta"] * (len(arms) - 1))
-    yield from table_of(heads, rows, right=heads[1:])
+        for arms, measures, spent in counts.by_call(ladder):
+            rows = []
+            for call, each in spent:
+                often = dict.fromkeys(one.syscalls.get(call) for one in measures)
+                calls = " -> ".join(str(n or ABSENT) for n in often)
+                delta = [f"{each[-1] - each[0]:+,}"] * (len(each) - 1)
+                if details or len(each) < 2 or each[0] != each[1] or len(often) > 1:
+                    rows.append((call, calls, *(f"{n:,}" for n in each), *delta))
+            told = f"instructions of one window of {measures[0].phase}, by system call:"
+            heads = ("call", "calls", *shortened(arms, 24), *["delta"] * (len(arms) - 1))
+            if rows:
+                table = table_of(heads, rows, right=heads[1:])
+                yield from ((), *paragraph(told, Tone.BOLD), *table)
 
 
 def show_metrics(tables: Sequence[MetricTable]) -> list[Line]:
@@ -212,27 +248,13 @@ def _metric_lines(table: MetricTable) -> Iterator[Line]:
     rows, arms = table.rows, shortened(table.arms, 24)
     names = [row.name if row.unit == "1" else f"{row.name} ({row.unit})" for row in rows]
     yield from paragraph(f"{table.workload}:{table.scenario}{at}: what it tells", Tone.BOLD)
-    if len(arms) <= 2:
-        cells: list[list[Span | str]] = [
-            [Span(name, Tone.BOLD), *map(_metric_value, row.cells), *map(_ratio, row.cells[1:])]
-            for name, row in zip(names, rows, strict=True)
-        ]
-        heads = ("metric", *arms, *["x first"] * (len(arms) - 1))
-        yield from table_of(heads, cells, right=heads[1:])
-    elif rows:
-        columns = [
-            Column(short(name, 40), map(_both, row.cells), right=True)
-            for name, row in zip(names, rows, strict=True)
-        ]
-        yield from tables_that_fit([Column("kernel", arms, Tone.BOLD)], columns)
-    said = ["median over the trials that ended ok, [range] where they differ"]
-    if len(arms) > 1:
-        said.append(f"x: new/old against {table.arms[0]}")
-    for better in (Better.LOWER, Better.HIGHER):
-        own = dict.fromkeys(row.name.partition(".")[0] for row in rows if row.better is better)
-        if own:
-            said.append(f"{better} is better: {', '.join(own)}")
-    yield from paragraph("; ".join(said), Tone.FAINT)
+    columns = [
+        Column(short(name, 40), map(_both, row.cells), right=True)
+        for name, row in zip(names, rows, strict=True)
+    ]
+    yield from tables_that_fit([Column("kernel", arms, Tone.BOLD)], columns)
+    against = f"; x: new/old against {table.arms[0]}" * (len(arms) > 1)
+    yield from paragraph(f"median [range] over the trials that ended ok{against}", Tone.FAINT)
     for text in _metric_absences(table):
         yield from paragraph(f"absent: {text}", Tone.WARN)
 
@@ -349,8 +371,8 @@ def show_survey(found: Survey, *, details: bool = True) -> list[Line]:
         lines += _survey_legend(found)
     lines += _survey_builds(found)
     if not details:
-        return [*lines, *where_more(report.run_id)]
-    return [*lines, *facts(report), *listed("Limits", report.limits)]
+        return [*lines, *_where_more(report.run_id)]
+    return [*lines, *_facts(report), *_limits(report)]
 
 
 def _survey_table(found: Survey) -> Iterator[Line]:
@@ -378,7 +400,6 @@ def _survey_lines(report: Report[Measure]) -> Iterator[Line]:
         rungs = [{one.arm: one for one in each.rungs}.get(kernel) for each in report.beside]
         columns.append(Column(label, map(_lines_span, rungs), right=True))
     yield from table_lines(columns)
-    yield from paragraph(f"per operation; {_UNDECIDED}: UNDECIDED, !: INVALID", Tone.FAINT)
 
 
 def _lines_span(rung: Rung[Measure] | None) -> Span:

@@ -12,11 +12,12 @@ from kdelta.analysis.explanation import USER, Explanation, base_name, explain
 from kdelta.check.interval import Undone
 from kdelta.ladder.ladders import Ladder, Rung
 from kdelta.metric import number, plural
+from kdelta.printable import few
 from kdelta.rendering import sentences
 from kdelta.rendering.explain import more
 from kdelta.sample import TOTAL
 from kdelta.table import counts
-from kdelta.table.columns import Line, Tone, paragraph, short, table_of
+from kdelta.table.columns import ABSENT, Column, Line, Tone, first_that_fits, paragraph, short
 from kdelta.table.ladders import tables
 from kdelta.verdict.comparison import Verdict
 from kdelta.workload import Workload
@@ -32,7 +33,8 @@ _ANSWERS = {
 }
 _OPEN = (Verdict.UNDECIDED, Verdict.INVALID)
 _MOST = 0.5  # share of a step from which a commit is named
-_TITLE, _LISTED = 44, 12  # characters of a commit's in the table; commits in a sentence
+_FUNCTION, _LISTED = 24, 12  # characters of its name in a table of commits; commits that are named
+_TITLES = (60, 38, 24)  # characters of theirs
 
 
 def lines(
@@ -139,6 +141,8 @@ def _undecided(
     if judged is None:
         return ""
     why = "; ".join(judged.reasons)
+    if lengths := counts.two_lengths(found.report.ladders[0], rung):
+        return f"Undecided in {rung.arm}: {lengths}."
     if opened and opened.delta and (opened.old, opened.new) == (rung.previous, rung.arm):
         # What of the builds differs stands in the reasons.
         same = replace(opened.comparison, crossing="", options=(), differences=())
@@ -190,19 +194,21 @@ def commit_lines(
         )
     yield from paragraph(first, Tone.BOLD)
     if done:
-        heads = ("undone", "with it", "of step", "commit")
-        rows = (
-            (one.name, f"{one.change:+.2f}", f"{100 * one.share(step):.0f} %",
-             short(one.title, _TITLE))
-            for one in done
-        )  # fmt: skip
-        yield from ((), *table_of(heads, rows, right=heads[1:3]))
-    told = [f"{one.name}: {one.reason}" for one in found if one.reason and one.change != 0]
-    untried = [one.name for one in found if not (one.base or one.reason)]
-    for head, each in (("Without an answer", told), ("Not tried", untried)):
-        if each:
-            rest = f"; and {len(each) - _LISTED} more" if len(each) > _LISTED else ""
-            yield from ((), *paragraph(f"{head}: {'; '.join(each[:_LISTED])}{rest}."))
+        changes = [f"{one.change:+.2f} ({100 * one.share(step):.0f} %)" for one in done]
+        yield from ((), *commits(done, Column("with it", changes, right=True)))
+    if failed := [f"{one.name}: {one.reason}" for one in found if one.reason and one.change != 0]:
+        yield from ((), *paragraph(f"Without an answer: {few(failed, _LISTED, '; ')}."))
+    if untried := [one for one in found if not (one.base or one.reason)]:
+        yield from ((), *paragraph(f"Not tried: {plural(len(untried), 'commit')}:"))
+        yield from commits(untried[:_LISTED])
+
+
+def commits(found: Sequence[Undone], *figures: Column) -> Iterator[Line]:
+    """A line each: the commit, the function of the change that it is in, its subject."""
+    names = [short(few(one.functions, 1) or ABSENT, _FUNCTION) for one in found]
+    columns = [Column("commit", [one.name for one in found]), *figures, Column("function", names)]
+    titles = ([short(one.title, wide) for one in found] for wide in _TITLES)
+    return first_that_fits([[*columns, Column("subject", each)] for each in titles])
 
 
 def step_of(change: Explanation) -> float:

@@ -7,6 +7,7 @@ import math
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from kdelta.ladder.counts import Measure
 from kdelta.ladder.evidence import ITERATION, State
@@ -18,6 +19,7 @@ from kdelta.verdict.comparison import Verdict
 from kdelta.verdict.windows import HIT_PERCENT, LocationKind
 
 COUNTED = True
+_FEW_CALLS = 2  # that a program's own code shows as well
 TOLD: tuple[Verdict, ...] = (Verdict.INVALID, Verdict.UNDECIDED)
 
 
@@ -155,23 +157,76 @@ def conclusion(report: RunLadders[Measure], ladder: Ladder[Measure]) -> Iterator
         return
     if gap := _gap(ladder):
         yield from paragraph(gap, Tone.BOLD)
+    calls = _most_changed(ladder)
     if not ladder.steps:
-        yield from paragraph(f"{ladder.name}: {_no_step(report, ladder)}", Tone.BOLD)
+        yield from paragraph(f"{ladder.name}: {_no_step(report, ladder)}{calls}", Tone.BOLD)
         return
     largest, *others = ladder.steps
-    yield from paragraph(f"{ladder.name}: {change(largest, ladder.unit)}.", Tone.BOLD)
+    yield from paragraph(f"{ladder.name}: {change(largest, ladder.unit)}.{calls}", Tone.BOLD)
     if others:
-        what = "Others" if ladder.baseline else "Other steps"
-        yield from paragraph(f"{what} above {report.step_percent:g} %:")
+        yield from paragraph(f"Other steps above {report.step_percent:g} %:")
     for step in others:
         yield from paragraph(change(step, ladder.unit), indent="  ")
-    alike = {one.reference for one in report.ladders if one.scenario == ladder.scenario}
-    named = ladder.reference if len(alike) > 1 else ladder.scenario
     words = [report.run_id, largest.old, largest.new]
-    words += ["--scenario", named] if len(report.ladders) > 1 else []
+    words += ["--scenario", ladder.reference] if len(report.ladders) > 1 else []
     words += ["--point", ladder.point] if ladder.point else []
     words += ["--sharing"] if ladder.unit == "lines" else []
     yield from paragraph(f"Its functions: kdelta explain {shlex.join(words)}")
+
+
+def by_call(
+    ladder: Ladder[Measure],
+) -> Iterator[tuple[Sequence[str], Sequence[Measure], list[tuple[str, list[int]]]]]:
+    """What programs that make more than two system calls spent in each, the largest change first:
+    for each phase the arms on both sides of the largest step, or at the ends of a ladder, what they
+    measured, and instructions by call.  In brackets stands what is in no call.
+    """
+    known = {rung.arm: rung for rung in ladder.rungs if rung.phases}
+    arms = [*known][:1] + [*known][1:][-1:]
+    arms = [ladder.steps[0].old, ladder.steps[0].new] if ladder.steps else arms
+    for measures in zip(*(known[arm].phases for arm in arms if arm in known), strict=False):
+        if measures[0].outside and len(measures[0].syscalls) > _FEW_CALLS:
+            sides = [{**one.spent, "[user space]": one.user} for one in measures]
+            every = ((call, [side.get(call, 0) for side in sides]) for call in {*chain(*sides)})
+            named = ((call or "[page faults]", each) for call, each in every)
+            yield (
+                arms,
+                measures,
+                sorted(named, key=lambda row: (-abs(row[1][-1] - row[1][0]), -max(row[1]), row[0])),
+            )
+
+
+def _most_changed(ladder: Ladder[Measure]) -> str:
+    """The system calls of a program that changed most, to go on with."""
+    return "".join(
+        f" Most changed: {', '.join(rows)}."
+        for *_, calls in by_call(ladder)
+        if (rows := [f"{call} {n[0]:,} -> {n[-1]:,}" for call, n in calls[:3] if n[0] != n[-1]])
+    )
+
+
+def two_lengths(ladder: Ladder[Measure], rung: Rung[Measure]) -> str:
+    """Both lengths of the windows of an undecided pair of kernels, and what to do; "" where they
+    have one, or the builds forbid a verdict, too.
+    """
+    judged = rung.comparison
+    if not judged or judged.verdict is not Verdict.UNDECIDED or judged.crossing:
+        return ""
+    phases = [
+        (one.arm, phase)
+        for one in ladder.rungs
+        if one.arm in (rung.previous, rung.arm)
+        for phase in one.phases
+    ]
+    two = {rare.phase for _, phase in phases for rare in phase.rare}
+    sizes = [
+        f"{arm} {' and '.join(f'{n:,}' for n in (own.value, *(far.length for far in own.rare)))}"
+        + f" in {own.phase}" * (len(two) > 1)
+        for arm, own in phases
+        if own.phase in two
+    ]
+    mend = "let one window hold both, or mark two phases, KD_BEGIN(0) and KD_BEGIN(1)"
+    return f"windows have two lengths, {', '.join(sizes)} instructions; {mend}" if two else ""
 
 
 def findings(report: RunLadders[Measure]) -> Iterator[str]:
@@ -228,29 +283,29 @@ def _gap(ladder: Ladder[Measure]) -> str:
 
 
 def _no_step(report: RunLadders[Measure], ladder: Ladder[Measure]) -> str:
-    others = [rung for rung in ladder.rungs if rung.arm != ladder.goal]
-    found = [rung.comparison.verdict for rung in others if rung.comparison]
-    if not found:
+    rungs = [rung for rung in ladder.rungs if rung.arm != ladder.goal]
+    others = [(rung, rung.comparison) for rung in rungs if rung.comparison]
+    if not others:
         return "no step can be named: there is no pair of kernels to compare."
     percent = f"{report.step_percent:g} %"
-    if all(verdict is Verdict.SAME for verdict in found):
+    found = [judged.verdict for _, judged in others]
+    same = {*found} == {Verdict.SAME}
+    sizes = [
+        (abs(math.log(judged.ratio)), times(judged.ratio), rung.arm)
+        for rung, judged in others
+        if judged.ratio and (same or judged.verdict is Verdict.UNDECIDED)
+    ]
+    _, size, arm = max(sizes, default=(0.0, "", ""))
+    largest = f", {'the largest ' * (len(sizes) > 1)}{size} at {arm}" if sizes else ""
+    if same:
         above = ladder.baseline or "the one above"
-        hidden = "".join(
-            rung.comparison.hidden.replace("within it", f"within {rung.arm}")
-            for rung in others
-            if rung.comparison
-        )
-        return f"no step: no kernel differs from {above} by more than {percent}{hidden}."
+        for rung, one in others:
+            percent += one.hidden.replace("within it", f"within {rung.arm}")
+        return f"SAME{largest}: no kernel differs from {above} by more than {percent}."
     kinds = (Verdict.SAME, Verdict.UNDECIDED, Verdict.INVALID)
     pairs = ", ".join(f"{found.count(kind)} {kind}" for kind in kinds if kind in found)
-    open_ = [
-        (abs(math.log(each.ratio)), times(each.ratio), rung.arm)
-        for rung in others
-        if (each := rung.comparison) and each.verdict is Verdict.UNDECIDED and each.ratio
-    ]
-    _, size, arm = max(open_, default=(0.0, "", ""))
-    which = "the largest " if len(open_) > 1 else ""
-    largest = f", {which}{size} at {arm}" if open_ else ""
+    if lengths := [told for rung in rungs if (told := two_lengths(ladder, rung))]:
+        return f"{pairs}{largest}: {lengths[0]}."
     return f"no step above {percent} was found, and not every pair is decided: {pairs}{largest}."
 
 

@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from kdelta.ladder.ladders import Failure, Ladder, Machine, Rung, RunLadders
-from kdelta.procfs import compiler_short
 from kdelta.sample import Outcome
 from kdelta.table.columns import (
     ABSENT,
@@ -18,18 +17,15 @@ from kdelta.table.columns import (
     Tone,
     builds_apart,
     first_that_fits,
-    headline,
     paragraph,
     short,
     shortened,
-    table_lines,
     tables_that_fit,
     verdict_span,
 )
 from kdelta.verdict.comparison import Verdict
 
 _HEAD_WIDTH = 28
-_SUBJECT = 80  # columns of a commit's label and subject
 
 
 class LadderView(Protocol):
@@ -68,9 +64,9 @@ class LadderView(Protocol):
 def page(
     report: RunLadders[Any], view: LadderView, tables: Sequence[Line] = (), *, details: bool = True
 ) -> list[Line]:
-    """The whole page: what the run says, then its tables, then on what that rests.
+    """What the run says, then its tables.
 
-    tables: others of the run, behind its ladders.  details: machine, legends, builds and limits.
+    tables: others of the run, behind its ladders.  details: machines and legends.
     """
     lines = [line for warned in report.debugging for line in paragraph(warned, Tone.BAD)]
     if report.done < report.planned:
@@ -85,44 +81,7 @@ def page(
     told: set[str] = set()
     for ladder in (*report.ladders, *report.beside):
         lines += [*[()] * bool(lines), *_ladder(report, ladder, view, told, details=details)]
-    lines += tables
-    return [*lines, *(_details(report, view) if details else where_more(report.run_id))]
-
-
-def where_more(run_id: str) -> Iterator[Line]:
-    """How to see what a page left out."""
-    yield ()
-    yield from paragraph(
-        f"machine, legend, builds, limits: kdelta show {run_id} --details", Tone.FAINT
-    )
-
-
-def facts(report: RunLadders[Any]) -> Iterator[Line]:
-    """What run it was."""
-    yield ()
-    yield from paragraph(report.title or report.name, Tone.BOLD)
-    yield from paragraph(
-        f"run {report.run_id}, study {report.name}, {report.created}, seed {report.seed},"
-        f" rounds {report.rounds}, kdelta {report.kdelta_version}"
-    )
-
-
-def _details(report: RunLadders[Any], view: LadderView) -> Iterator[Line]:
-    yield from facts(report)
-    if view.COUNTED:
-        known = {rung.arm: rung for each in report.ladders for rung in each.rungs if rung.compiler}
-        every = {rung.arm: rung for each in report.ladders for rung in each.rungs}
-        yield from ((), *_kernels(list({**every, **known}.values()), report.subjects))
-    if report.done:
-        yield from listed("Limits", report.limits)
-
-
-def listed(head: str, sentences: Sequence[str]) -> Iterator[Line]:
-    """Sentences under a head; nothing for none."""
-    if sentences:
-        yield from ((), *paragraph(head, Tone.BOLD))
-    for sentence in sentences:
-        yield from paragraph(f"- {sentence}")
+    return [*lines, *tables]
 
 
 def _overview(ladders: Sequence[Ladder[Any]], view: LadderView) -> Iterator[Line]:
@@ -146,10 +105,6 @@ def _overview(ladders: Sequence[Ladder[Any]], view: LadderView) -> Iterator[Line
             for ladder in group
         ]
         yield from tables_that_fit([Column("kernel", labels, Tone.BOLD)], columns)
-        yield from paragraph(
-            "points of the matrix side by side; kernels are compared within a point only, below",
-            Tone.FAINT,
-        )
 
 
 def _glance(rung: Rung[Any], unit: float, view: LadderView) -> Span:
@@ -275,17 +230,3 @@ def failures_told(failures: Sequence[Failure]) -> Iterator[str]:
             (f"; console of trial {f.trial}: {f.console}" for f in group if f.console), ""
         )
         yield f"failed: {name}: {outcome}: {reason or 'no reason was recorded'}{console}"
-
-
-def _kernels(rungs: Sequence[Rung[Any]], subjects: Mapping[str, str]) -> Iterator[Line]:
-    banners = (compiler_short(rung.compiler) for rung in rungs)
-    columns = [
-        Column("kernel", shortened([rung.arm for rung in rungs], 24)),
-        Column("release", (short(rung.release, 36) or ABSENT for rung in rungs)),
-        Column("package", (short(rung.version, 24) or ABSENT for rung in rungs)),
-        Column("compiler", (short(banner, 10) or ABSENT for banner in banners)),
-    ]
-    yield from table_lines(columns)
-    told = [rung.arm for rung in rungs if rung.arm in subjects]
-    for arm, label in zip(told, shortened(told, 24), strict=True):
-        yield (Span(headline(f"{label}: {subjects[arm]}", _SUBJECT)),)
