@@ -130,10 +130,11 @@ def test_files_are_a_programs_alone_and_a_program_has_a_name(
         assert (done.status, "program" in done.err) == (2, True)
 
 
-def test_more_files_than_a_guest_holds_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_files_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(programs, "_MOST_MIB", 0)
-    with pytest.raises(SpecError, match="more than 0 MiB"):
-        programs.taken(["true"], [], _HERE)
+    for named, why in (((), "more than 0 MiB"), ((str(tmp_path),), "the folder has no file")):
+        with pytest.raises(SpecError, match=why):
+            programs.taken(["true"], named, _HERE)
 
 
 @pytest.mark.program

@@ -43,7 +43,9 @@ def taken(argv: Sequence[str], named: Sequence[str], architecture: Arch) -> str:
     loaded = dict(_with_libraries(program, architecture))
     files = dict(loaded)
     for given in map(_absolute, named):
-        within = filter(Path.is_file, sorted(given.rglob("*"))) if given.is_dir() else [given]
+        within = [*filter(Path.is_file, sorted(given.rglob("*")))] if given.is_dir() else [given]
+        if not within:
+            raise SpecError("the folder has no file", place=str(given), action="put one into it")
         files |= {str(each): each for each in within}
     if sum(file.stat().st_size for file in files.values() if file.is_file()) > _MOST_MIB << 20:
         cause = f"it and its files have more than {_MOST_MIB} MiB"

@@ -593,8 +593,7 @@ def answered(journal: RunJournal) -> RunRecord:
     failed = [trial for trial in record.trials if _failed(trial)]
     if not failed or len(failed) < len(record.trials):
         return record
-    causes = dict.fromkeys(trial.result.reason for trial in failed if trial.result)
-    cause, *others = causes
+    cause, *others = dict.fromkeys(trial.result.reason for trial in failed if trial.result)
     more = f" (and {len(others)} other causes)" * bool(others)
     ways = " ".join(f"--file {shlex.quote(name)}" for name in _not_taken(cause, failed[0].scenario))
     action = f"add {ways}" if ways else f"see {journal.folder}/trials"
@@ -602,8 +601,7 @@ def answered(journal: RunJournal) -> RunRecord:
 
 
 def _failed(trial: TrialRecord) -> bool:
-    good = (Outcome.OK, Outcome.SKIP)
-    return trial.result is not None and trial.result.outcome not in good
+    return trial.result is not None and trial.result.outcome not in (Outcome.OK, Outcome.SKIP)
 
 
 def _not_taken(said: str, program: str) -> list[str]:

@@ -19,7 +19,6 @@ from kdelta.verdict.comparison import Verdict
 from kdelta.verdict.windows import HIT_PERCENT, LocationKind
 
 COUNTED = True
-_FEW_CALLS = 2  # that a program's own code shows as well
 TOLD: tuple[Verdict, ...] = (Verdict.INVALID, Verdict.UNDECIDED)
 
 
@@ -185,7 +184,7 @@ def by_call(
     arms = [*known][:1] + [*known][1:][-1:]
     arms = [ladder.steps[0].old, ladder.steps[0].new] if ladder.steps else arms
     for measures in zip(*(known[arm].phases for arm in arms if arm in known), strict=False):
-        if measures[0].outside and len(measures[0].syscalls) > _FEW_CALLS:
+        if measures[0].outside and len(measures[0].syscalls) > 2:
             sides = [{**one.spent, "[user space]": one.user} for one in measures]
             every = ((call, [side.get(call, 0) for side in sides]) for call in {*chain(*sides)})
             named = ((call or "[page faults]", each) for call, each in every)
@@ -304,9 +303,10 @@ def _no_step(report: RunLadders[Measure], ladder: Ladder[Measure]) -> str:
         return f"SAME{largest}: no kernel differs from {above} by more than {percent}."
     kinds = (Verdict.SAME, Verdict.UNDECIDED, Verdict.INVALID)
     pairs = ", ".join(f"{found.count(kind)} {kind}" for kind in kinds if kind in found)
+    pairs = pairs if len(found) > 1 else found[0]
     if lengths := [told for rung in rungs if (told := two_lengths(ladder, rung))]:
         return f"{pairs}{largest}: {lengths[0]}."
-    return f"no step above {percent} was found, and not every pair is decided: {pairs}{largest}."
+    return f"{pairs}{largest}: no step above {percent} was found, and not every pair is decided."
 
 
 def change(step: LadderStep, unit: str) -> str:
