@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from kdelta.analysis.findings import report
+from kdelta.analysis.lab import lab
 from kdelta.journal.run import RunJournal, RunRecord
 from kdelta.ladder.counts import CountMethod, counted
 from kdelta.ladder.evidence import compare_arms
@@ -232,8 +233,8 @@ def test_the_first_line_tells_both_lengths_and_what_to_do() -> None:
         arms[at] = replace(arms[at], data=ExactData(phases=(phase,), functions=()))
     trials = tuple(replace(trial, result=arms[trial.arm]) for trial in record.trials)
     first = plain(show(report(replace(record, trials=trials)))).partition("\n\n")[0]
-    told = "two lengths, 6.0 1,000 and 2,000, 6.1 1,000 and 2,400 instructions; let one window"
-    assert told in " ".join(first.split())
+    assert "lengths, 6.0 1,000 and 2,000, 6.1 1,000 and 2,400" in " ".join(first.split())
+    assert lab([replace(record, trials=trials)], most_pairs=9)  # a file of one's own is in it
 
 
 @pytest.mark.parametrize("n", [1, 4])

@@ -704,7 +704,7 @@ class _Gathered:
         if only_steps:
             return
         for ladder in own.found.ladders:
-            name = ladder.name
+            name = f"{ladder.reference} {ladder.point}".strip()
             self.operations.setdefault(name, ladder.operation or "operation")
             points = self.points.setdefault(name, {})
             for seen in _points(record, ladder):
