@@ -343,7 +343,7 @@ def test_without_a_mirror_a_series_is_the_newest_in_the_cache(
 def test_a_source_is_written_where_it_can_be_edited(tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     for status in (0, 2):  # never into a folder that is there
-        ended = CliRunner().invoke(cli, ["source", "6.17.8", "-o", str(folder)])
+        ended = CliRunner().invoke(cli, ["kernels", "source", "6.17.8", "-o", str(folder)])
         assert (2 if isinstance(ended.exception, SpecError) else ended.exit_code) == status
     assert kernel_tree.git(folder, "log", "--format=%s").strip() == "Linux 6.17.8"
     assert not kernel_tree.git(folder, "status", "--porcelain")

@@ -55,7 +55,7 @@ def test_who_does_what_while_it_is_executed(journal: RunJournal) -> None:
     with journal.executing():
         assert "3 of 8 trials have ended, 5 are left; done in about" in told(journal)
         assert json.loads(told(journal, "--json"))["busy"][0]["trial"] == 3
-    assert "nobody works on it: kdelta resume demo" in told(journal)
+    assert "nobody works on it: kdelta resume\n  demo" in told(journal)
     assert "tcp" not in told(journal)
 
 
@@ -69,7 +69,7 @@ def test_a_damaged_file_costs_only_who(journal: RunJournal) -> None:
 
 def test_a_run_on_a_pool_says_how_it_goes_on(journal: RunJournal) -> None:
     timed.note(journal.folder, "nodes")
-    assert "kdelta resume demo --on LAB.TOML, with the pool nodes" in told(journal)
+    assert "kdelta resume\n  demo --on LAB.TOML, with the pool nodes" in told(journal)
     (journal.folder / "placed.json").write_text("[")
     found = CliRunner().invoke(command, ["--runs", str(journal.folder.parent)])
     assert isinstance(found.exception, StoreError)
