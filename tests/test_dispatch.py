@@ -22,7 +22,6 @@ from kdelta import build
 from kdelta.cli import run as execution
 from kdelta.cli.options import Means
 from kdelta.errors import InfraError, PoolError, SpecError
-from kdelta.files import sha256_of
 from kdelta.guests.qemu import Qemu
 from kdelta.journal.run import RunJournal
 from kdelta.kernels.kernel import Kernel
@@ -35,6 +34,7 @@ from kdelta.study import pools, spec
 from kdelta.workers import worker
 from kdelta.workers.dask import DaskWorkers, checked, is_open
 from kdelta.workers.dispatch import DispatchedTrials
+from test_exact import kernel
 
 Count = Callable[[TrialRecord, str], bytes]
 
@@ -61,12 +61,6 @@ class Own:
 
     def address(self, trial: TrialRecord, _how: How = AS_PLANNED) -> str:
         return address(trial)
-
-
-def kernel(image: Path) -> Kernel:
-    return Kernel(
-        reference="6.1", release="6.1.1", arch="amd64", image=image,
-        image_sha256=sha256_of(image), )  # fmt: skip
 
 
 def address(trial: TrialRecord) -> str:
@@ -172,7 +166,7 @@ def test_results_are_the_journals(own: ExactTrials, journal: RunJournal) -> None
     assert trial.result is not None
     assert (journal.folder / "trials/0003/console.log").read_bytes() == b"what it said"
     assert trial.result.kernel is not None
-    assert (trial.result.kernel.reference, trial.result.kernel.build_id) == ("6.1", "f0" * 20)
+    assert (trial.result.kernel.reference, trial.result.kernel.build_id) == ("6.17", "f0" * 20)
     assert essences(journal) == [worker.essence(result(t)) for t in journal.record().trials]
 
 
@@ -389,19 +383,18 @@ def test_times_are_of_pools_that_time(tmp_path: Path) -> None:
     file = tmp_path / "lab.toml"
     file.write_text('[pool.rack]\nkind = "dask"\nscheduler = "tcp://127.0.0.1:8786"\n')
     study = spec.from_arguments(["control:getppid"], ["host"], instrument="time")
-    assert execution.host_pools(study, Means()) is None
+    assert execution.host_pool(study, Means()) is None
     with pytest.raises(SpecError, match="no pool of the file measures times"):
-        execution.host_pools(study, Means(pools=file))
+        execution.host_pool(study, Means(pools=file))
     rows = "".join(f'[pool.{n}]\nkind = "host"\naddress = "ssh://{n}"\n' for n in ("a", "b"))
     file.write_text(rows)
-    every = execution.host_pools(study, Means(pools=file))
-    assert every
-    assert [each.pool for each in every.pools] == ["a", "b"]
-    named = execution.host_pools(study, Means(pools=file, pool="b"))
+    with pytest.raises(SpecError, match="several pools measure times: a, b; name one with --pool"):
+        execution.host_pool(study, Means(pools=file))
+    named = execution.host_pool(study, Means(pools=file, pool="b"))
     assert named
-    assert [each.pool for each in named.pools] == ["b"]
+    assert named.pool == "b"
     with pytest.raises(SpecError, match="no pool for times is called c"):
-        execution.host_pools(study, Means(pools=file, pool="c"))
+        execution.host_pool(study, Means(pools=file, pool="c"))
     study = spec.from_arguments(["control:getppid"], ["6.12"], instrument="trace", watch=["f"])
     with pytest.raises(SpecError, match="leave out --on"):
         execution.check_pools(study, Means(pools=file))

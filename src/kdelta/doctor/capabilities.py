@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kdelta import arch, process
+from kdelta.archive import apt
 from kdelta.errors import InfraError, KdeltaError, as_root
 from kdelta.guests import kvm, qemu
 from kdelta.host import reboot
@@ -107,10 +108,6 @@ def disk(cache: Path) -> Tried:
 
 _TIMEOUT_S = 20.0
 _VERSION = re.compile(r"\d+(?:\.\d+)+")
-_DEBIAN = re.compile(
-    r"(?:(?:old)?stable|testing|unstable|sid|experimental|bullseye|bookworm|trixie|forky|duke)"
-    r"(?:-(?:updates|security|backports))?/?"
-)
 
 
 def python() -> Tried:
@@ -156,24 +153,18 @@ def _version_of(name: str, flag: str) -> str:
 
 
 def debian_sources() -> Tried:
-    """Whether apt knows a Debian mirror."""
+    """Whether apt is configured for a Debian mirror."""
     if process.which("apt-get") is None:
         return Tried(Usability.ABSENT, "no apt here: only file:PATH kernels")
-    # As apt itself reads its configuration.
-    wanted = ["Created-By: Packages", "Component: main"]
-    argv = ["apt-get", "indextargets", "--format", "$(RELEASE)", *wanted]
-    named = process.run(argv, timeout=_TIMEOUT_S).stdout.split()
-    suites = dict.fromkeys(suite for suite in named if _DEBIAN.fullmatch(suite))
-    if not suites:
-        remedy = "name a Debian mirror in /etc/apt/sources.list (see: man sources.list)"
-        return Tried(Usability.MISSING, "apt is configured for no Debian suite", remedy)
-    return Tried(Usability.OK, f"configured: {', '.join(suites)} (not contacted)")
+    try:
+        mirrors = apt.configured_mirrors(apt.configured())
+    except InfraError as error:
+        return Tried(Usability.MISSING, error.cause, error.action)
+    named = ", ".join((*mirrors.archive, *mirrors.security))
+    return Tried(Usability.OK, f"configured: {named} (not contacted)")
 
 
 Probe = Callable[[], Tried | Sequence[Tried]]
-
-# The others: unusable.
-_KVM_STATES = {kvm.Reach.NO_DEVICE: Usability.ABSENT, kvm.Reach.KERNEL: Usability.OK}
 
 
 def inventory(
@@ -259,16 +250,14 @@ def _qemu(found: qemu.Qemu) -> Tried:
 def _kvm() -> Tried:
     host = arch.ARCHES["amd64"]
     if platform.machine() != host.uname:
-        return Tried(Usability.UNUSABLE, f"not tried: the probe's boot sector is for {host.uname}")
+        return Tried(Usability.UNUSABLE, f"not tried: the probe is for {host.uname}")
     found = next(qemu.find(host), None)
     if found is None:
         detail = f"not tried: no {host.qemu} to try it with"
         return Tried(Usability.UNUSABLE, detail, install(host.qemu_package))
     seen = kvm.probe(found)
-    remedy = kvm.REMEDIES[seen.reach]
-    if seen.reach is kvm.Reach.BOOT_SECTOR and not seen.kernel_tried:
-        remedy = "fetch a kernel and ask again: kdelta kernels fetch 6.12"
-    return Tried(_KVM_STATES.get(seen.reach, Usability.UNUSABLE), seen.detail, remedy)
+    bad = Usability.UNUSABLE if kvm.DEVICE.exists() else Usability.ABSENT
+    return Tried(Usability.OK if seen.boots else bad, seen.detail, seen.remedy)
 
 
 _LEAST_MIB = 64
@@ -306,7 +295,7 @@ def _root(ssh_host: SshHost) -> Tried:
 
 
 def _next_boot(ssh_host: SshHost) -> Tried:
-    programs = ("grub-reboot", "grub2-reboot", "kexec")
+    programs = ("grub-reboot", "kexec")
     asked = "; ".join(f"$S sh -c 'command -v {each}'" for each in programs)
     said = ssh_host.remote.ask(f"{asked}; true").text
     found = [each for each in programs if re.search(rf"/{each}$", said, re.M)]
