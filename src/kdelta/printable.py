@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 LONGEST = 2000
 _MOST = 12  # names that a sentence lists
@@ -38,6 +38,12 @@ def meant(text: str, names: Iterable[str]) -> str:
 
     near = get_close_matches(text[:LONGEST], [*names], n=1)
     return f"did you mean {near[0]}? " if near else ""
+
+
+def few(texts: Collection[str], most: int = 3, mark: str = ", ") -> str:
+    """The first of several texts, and how many more there are."""
+    more = f" and {len(texts) - most} more" if len(texts) > most else ""
+    return mark.join([*texts][:most]) + more
 
 
 def known(text: str, names: Iterable[str]) -> str:

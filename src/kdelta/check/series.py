@@ -42,7 +42,7 @@ from kdelta.disassembly.identity import functions_of
 from kdelta.errors import SpecError
 from kdelta.kernels.kernel import Kernel
 from kdelta.metric import plural
-from kdelta.printable import known, quoted
+from kdelta.printable import few, known, quoted
 from kdelta.sample import Outcome
 from kdelta.source.build import BUILT_FOR
 from kdelta.source.patches import PatchMail, PatchSeries, SeriesStep
@@ -312,14 +312,9 @@ def warnings(series: PatchSeries, *, confined: bool) -> Iterator[str]:
     yield from filter(None, [series.order])
     for number, diff in enumerate(series.changes(), start=1):
         if ran := dict.fromkeys(filter(_RUN.search, _FILE.findall(diff))):
-            yield f"patch {number} changes what the build runs ({_few(ran)}): it runs {where}."
+            yield f"patch {number} changes what the build runs ({few(ran)}): it runs {where}."
         if boot := dict.fromkeys(_BOOT.findall(diff)):
-            yield f"patch {number} changes __init code ({_few(boot)}), which no scenario executes."
-
-
-def _few(names: Collection[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(list(names)[:_NAMED]) + more
+            yield f"patch {number} changes __init code ({few(boot)}), which no scenario executes."
 
 
 @dataclass(frozen=True, slots=True)
@@ -426,7 +421,7 @@ def _unproven(found: CheckedSeries, stages: Sequence[_Stage]) -> Iterator[tuple[
             name for at, one in each.counted[1:] for name in functions_of(one.functions) & stay[at]
         }
         if ran:
-            why = f"{_few(sorted(ran))} may have the code of before the patches"
+            why = f"{few(sorted(ran))} may have the code of before the patches"
             yield each.scenario, why
 
 
@@ -634,7 +629,7 @@ def _null(found: CheckedSeries) -> str:
     most = f"{max(own.values(), key=abs, default=0.0):+.2f} %"
     said = (
         f" But the memory that it takes moves {plural(len(own), 'path')} by up to {most}"
-        f" ({_few([*map(scenario_name, own)])}): there one saved guest executes both the old and"
+        f" ({few([*map(scenario_name, own)])}): there one saved guest executes both the old and"
         " the changed functions; with those of the null all its counts are the same."
     )
     return f"{found.null}{said if own else ''}"
@@ -725,7 +720,7 @@ def _limits(found: CheckedSeries, sides: Sequence[Elsewhere], *, confined: bool)
 
 def _unmeasured(found: CheckedSeries) -> list[str]:
     names = [scenario_name(each) for each in found.unmeasured]
-    return [f"Not counted on the base: {_few(names)}."] if names else []
+    return [f"Not counted on the base: {few(names)}."] if names else []
 
 
 def compared_with(made: CheckPage, before: CheckPage) -> CheckPage:

@@ -27,7 +27,7 @@ from kdelta.disassembly.code import ExecutedInsn
 from kdelta.errors import SpecError
 from kdelta.ladder.ladders import LadderStep
 from kdelta.metric import decimals, number, plural
-from kdelta.printable import printable
+from kdelta.printable import few, printable
 from kdelta.probes.calls import PathNode
 from kdelta.rendering.formats import COUNTED, Cell, View, asset, picked, template
 from kdelta.sample import TOTAL
@@ -362,8 +362,7 @@ def told_causes(difference: CallDifference | None, scale: Scale) -> list[tuple[s
 def cause_sentence(cause: Cause, scale: Scale) -> str:
     """One cause in words."""
     name = short(cause.function, _CALLED_WIDTH)
-    pieces = ", ".join(short(piece, _CALLED_WIDTH) for piece in cause.into[:_PIECES])
-    pieces += f" and {len(cause.into) - _PIECES} more" if len(cause.into) > _PIECES else ""
+    pieces = few([short(piece, _CALLED_WIDTH) for piece in cause.into], _PIECES)
     verb = "is" if len(cause.into) == 1 else "are"
     caller = short(cause.caller, _CALLED_WIDTH)
     where = f"in {caller}" if caller else "from several places"

@@ -12,6 +12,7 @@ from kdelta.analysis.explanation import USER, Explanation, base_name, explain
 from kdelta.check.interval import Undone
 from kdelta.ladder.ladders import Ladder, Rung
 from kdelta.metric import number, plural
+from kdelta.printable import few
 from kdelta.rendering import sentences
 from kdelta.rendering.explain import more
 from kdelta.sample import TOTAL
@@ -201,8 +202,7 @@ def commit_lines(
     untried = [one.name for one in found if not (one.base or one.reason)]
     for head, each in (("Without an answer", told), ("Not tried", untried)):
         if each:
-            rest = f"; and {len(each) - _LISTED} more" if len(each) > _LISTED else ""
-            yield from ((), *paragraph(f"{head}: {'; '.join(each[:_LISTED])}{rest}."))
+            yield from ((), *paragraph(f"{head}: {few(each, _LISTED, '; ')}."))
 
 
 def step_of(change: Explanation) -> float:
