@@ -181,7 +181,7 @@ def _calls(ladders: Sequence[Ladder[Measure]]) -> Iterator[Line]:
         ends = [*known][:1] + [*known][1:][-1:]
         ends = [ladder.steps[0].old, ladder.steps[0].new] if ladder.steps else ends
         for measures in zip(*(known[arm].phases for arm in ends), strict=False):
-            if measures[0].outside and len(measures[0].syscalls) > 2:
+            if measures[0].program and len(measures[0].syscalls) > 2:
                 told = f"instructions of one window of {measures[0].phase}, by system call:"
                 yield from ((), *paragraph(told, Tone.BOLD), *_call_lines(measures, ends))
 

@@ -21,8 +21,9 @@ from functools import lru_cache
 from itertools import chain, combinations, islice, pairwise
 
 from kdelta.metric import Assume, Better, Metric
-from kdelta.verdict.comparison import Caution, Trap
-from kdelta.verdict.series import Series, Summary
+from kdelta.printable import few
+from kdelta.stats.series import Series
+from kdelta.verdict.comparison import Caution, Summary, Trap
 
 MIN_REPLICATES = 5  # exact two-sided tests can reach 1 % from here on: 2 of C(10, 5) = 252
 COARSE = 0.005  # a reading step above this part of the value is worth a word
@@ -379,11 +380,11 @@ def _far(series: Series) -> list[str]:
 def outliers(series: Series) -> Iterator[str]:
     """The sentence on boots far from the others; none where there are none."""
     if far := _far(series):
-        n, more = len(series.valid), f" and {len(far) - 5} more" if len(far) > 5 else ""
+        n = len(series.valid)
         text = "far from the others, and kept"
         if len(far) > _FEW_OF_MANY * n:
             text = f"{len(far)} of {n} lie far from the others, as a second mode does"
-        yield f"{text}: {', '.join(far[:5])}{more}"
+        yield f"{text}: {few(far, 5)}"
 
 
 def _wild_runs(series: Series) -> Iterator[str]:
