@@ -12,9 +12,9 @@ import time
 import numpy as np
 
 from kdelta.metric import Assume, Better, Grade, Metric
+from kdelta.stats.series import Boot, Series
 from kdelta.stats.timing import compare
 from kdelta.verdict.comparison import Comparison
-from kdelta.verdict.series import Boot, Series
 from simulation import SEED, Array
 
 METRIC = Metric(name="simulated", unit="ns/page", better=Better.LOWER, assume=Assume.NOTHING)

@@ -144,31 +144,40 @@ kd_api long kd_lone_buffer(int fd, int option, int set)
 	return getsockopt(fd, SOL_SOCKET, option, &bytes, &size) ? 0 : bytes;
 }
 
-/* Add the buffers of sockets and pipes, of the first files; a child's are looked at by copies. */
-kd_api void kd_lone_buffers(long *told)
+/* Add the buffers of a socket or a pipe, by the name of its file; a child's is looked at by a copy. */
+kd_api void kd_lone_file(long *told, int process, const char *name)
 {
 	bool ours = kd_lone.process == getpid();
+	char path[16], is[8] = "";
+	int fd = atoi(name);
+
+	snprintf(path, sizeof(path), "fd/%.10s", name);
+	if (readlink(KD_PROC(path), is, sizeof(is) - 1) < 0 ||
+	    (strncmp(is, "socket:", 7) && strncmp(is, "pipe:", 5)))
+		return;
+	if (!ours)
+		fd = syscall(SYS_pidfd_getfd, process, fd, 0);
+	if (fd < 0)
+		return;
+	if (*is == 'p')
+		told[KD_PIPE_BYTES] += fcntl(fd, F_GETPIPE_SZ);
+	told[KD_SEND_BYTES] += kd_lone_buffer(fd, SO_SNDBUF, 1);
+	told[KD_RECEIVE_BYTES] += kd_lone_buffer(fd, SO_RCVBUF, 2);
+	if (!ours)
+		close(fd);
+}
+
+/* The same of all files that our process has open.  opendir() would take room of the heap. */
+kd_api void kd_lone_buffers(long *told)
+{
+	static _Alignas(struct dirent64) char room[1024];
+	int folder = open(KD_PROC("fd"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	int process = syscall(SYS_pidfd_open, kd_lone.process, 0);
 
-	for (int file = 0; process >= 0 && file < 64; file++) {
-		char name[16], is[8] = "";
-		int fd = file;
-
-		snprintf(name, sizeof(name), "fd/%d", file);
-		if (readlink(KD_PROC(name), is, sizeof(is) - 1) < 0 ||
-		    (strncmp(is, "socket:", 7) && strncmp(is, "pipe:", 5)))
-			continue;
-		if (!ours)
-			fd = syscall(SYS_pidfd_getfd, process, file, 0);
-		if (fd < 0)
-			continue;
-		if (*is == 'p')
-			told[KD_PIPE_BYTES] += fcntl(fd, F_GETPIPE_SZ);
-		told[KD_SEND_BYTES] += kd_lone_buffer(fd, SO_SNDBUF, 1);
-		told[KD_RECEIVE_BYTES] += kd_lone_buffer(fd, SO_RCVBUF, 2);
-		if (!ours)
-			close(fd);
-	}
+	for (ssize_t got; (got = getdents64(folder, room, sizeof(room))) > 0; )
+		for (char *at = room; at < room + got; at += ((struct dirent64 *)at)->d_reclen)
+			kd_lone_file(told, process, ((struct dirent64 *)at)->d_name);
+	close(folder);
 	close(process);
 }
 
@@ -197,7 +206,7 @@ kd_api long kd_lone_parent(void)
 		free(text);
 		if (parent <= 0 || state != 'R' || looks == 100)
 			return parent;
-		sched_yield();
+		kd_sleep_us(1000);	/* one of SCHED_IDLE comes to nothing by sched_yield() */
 	}
 }
 
@@ -211,14 +220,17 @@ kd_api bool kd_lone_children(long *told)
 
 	free(load);
 	while (++kd_lone.process <= last) {
-		long parent = kd_lone_parent();
+		long parent = kd_lone_parent(), own[KD_LONE_TOLD] = { 0 };
 		bool ours = parent == 1 && getppid() == 1;
 
 		for (size_t i = 0; i < known; i++)
 			ours |= parent == family[i];
-		if (!ours)
+		if (ours)
+			kd_lone_process(own);
+		if (!ours || kd_lone_parent() <= 0)	/* it may have ended in the midst of the look */
 			continue;
-		kd_lone_process(told);
+		for (size_t i = 0; i < KD_LONE_TOLD; i++)
+			told[i] = own[i] < 0 || told[i] < 0 ? KD_UNKNOWN : told[i] + own[i];
 		if (known < ARRAY_SIZE(family))
 			family[known++] = kd_lone.process;
 	}

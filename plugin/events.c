@@ -79,7 +79,7 @@ unsigned int event_of(const struct code *code)
 	}
 	if (low == events.count || code->vaddr < events.at[low].start)
 		return 0;
-	/* Tasks are watched from the beginning. */
+	/* Tasks, and what they ask for, are watched from the beginning. */
 	return state.armed ? events.at[low].bits :
-			     events.at[low].bits & (EVENT_SWITCH | EVENT_NEW_TASK);
+			     events.at[low].bits & (EVENT_SWITCH | EVENT_NEW_TASK | EVENT_ANSWER);
 }

@@ -18,7 +18,10 @@ enum event {
 	EVENT_NEW_TASK = 32, /* the task in its first argument is woken for the first time */
 	EVENT_TRAP = 64, /* first instruction of an entry of both kinds, which a register tells apart */
 	EVENT_WAKE = 128, /* the task in its first argument is woken */
+	EVENT_ANSWER = 256, /* netlink answers a request, with the error in its third argument, or 0 */
 };
+
+#define EVENT_BITS 9
 
 /* The file events=: lines "BITS START END", the first decimal, addresses hexadecimal. */
 bool events_read(const char *path);

@@ -163,8 +163,8 @@ static void count_event(uint32_t slot, unsigned int index)
  */
 static void on_event(unsigned int index, void *userdata)
 {
-	unsigned int event = (uintptr_t)userdata & 0xff;
-	uint32_t slot = (uintptr_t)userdata >> 8;
+	unsigned int event = (uintptr_t)userdata & ((1u << EVENT_BITS) - 1);
+	uint32_t slot = (uintptr_t)userdata >> EVENT_BITS;
 	struct vcpu *vcpu = &state.vcpu[index];
 
 	if (index >= state.vcpus)
@@ -197,6 +197,8 @@ static void on_event(unsigned int index, void *userdata)
 	} else if (event & EVENT_WAKE) {
 		if (vcpu->open && !vcpu->out)
 			vcpu->wakes += task_is_others(register_value(index, REGISTER_FIRST));
+	} else if (event & EVENT_ANSWER) {
+		syscalls_answer(index, -(int32_t)register_value(index, REGISTER_FIRST + 2));
 	} else if (!(event & EVENT_STUB)) {
 		entered(vcpu, event & EVENT_INTERRUPT);
 	}
@@ -220,7 +222,7 @@ static void watch_insn(struct qemu_plugin_insn *insn, const struct cut *cut, siz
 						       (void *)(slot << 12 | cut->mark[i]));
 	else if (cut->event[i])
 		qemu_plugin_register_vcpu_insn_exec_cb(insn, on_event, QEMU_PLUGIN_CB_R_REGS,
-						       (void *)(slot << 8 | cut->event[i]));
+						       (void *)(slot << EVENT_BITS | cut->event[i]));
 	else if (slot && begins)
 		count_starts(insn, cut, i, slot);
 	if (slot && i + 1 == cut->insns && cut->access)

@@ -110,6 +110,12 @@ static unsigned int call_add(struct calls_made *made, uint64_t number, uint64_t 
 	return i;
 }
 
+/* Where the calls are that are made like this one. */
+static struct calls_made *made_by(unsigned int index, const struct begun_call *begun)
+{
+	return begun->outside ? &made_outside : &call_vcpu[index].made;
+}
+
 /* By splitmix64: a sum of what is mixed tells one set from another. */
 static uint64_t mix(uint64_t value)
 {
@@ -309,6 +315,15 @@ void syscalls_fault(unsigned int index)
 	call_vcpu[index].faults += is_inside(index) && !calls_of_task(index)->count;
 }
 
+void syscalls_answer(unsigned int index, uint64_t error)
+{
+	const struct nested_calls *calls = calls_of_task(index);
+	const struct begun_call *begun = calls->count ? &calls->at[calls->count - 1] : NULL;
+
+	if (error && begun && begun->window == call_vcpu[index].window)
+		call_add(made_by(index, begun), begun->number, error);
+}
+
 /* Among the calls of a task in this window, or among its faults; 0: any. */
 static uint64_t place_of(unsigned int index, const struct begun_call *begun)
 {
@@ -380,7 +395,7 @@ static void on_syscall(unsigned int index, void *userdata)
 				     .outside = !is_inside(index) };
 	for (unsigned int k = 0; k < CALL_ARGUMENTS; k++)
 		begun.argument[k] = call_argument(index, k);
-	made = begun.outside ? &made_outside : &call_vcpu[index].made;
+	made = made_by(index, &begun);
 	row = call_add(made, begun.number, 0);
 	if (row < MAX_CALL_ROWS)
 		arguments_add(index, &begun, made, row);
@@ -410,7 +425,7 @@ static void on_old_syscall(unsigned int index, void *userdata)
 
 static void call_returned(unsigned int index, const struct begun_call *begun, uint64_t result)
 {
-	struct calls_made *made = begun->outside ? &made_outside : &call_vcpu[index].made;
+	struct calls_made *made = made_by(index, begun);
 	unsigned int row = row_of(made, begun->number);
 	bool failed = -result - 1 < MAX_ERRNO;
 

@@ -7,6 +7,7 @@
  * ecall of riscv64.  Of int 0x80 and sysenter only that they are made.  Its result is read where user space goes on
  * behind that instruction, in the same task and with the same stack: a signal handler may run
  * before, and make calls itself.  A call that the kernel restarts is made again, and counts again.
+ * Netlink answers within the call that asks: an error there counts as one that this call returns.
  */
 #ifndef KDELTA_SYSCALLS_H
 #define KDELTA_SYSCALLS_H
@@ -44,6 +45,9 @@ void syscalls_watch(struct qemu_plugin_insn *insn, const struct code *code, bool
 
 /* An exception is about to be entered: a page fault, where no call is open. */
 void syscalls_fault(unsigned int vcpu);
+
+/* Netlink answers the call that the vCPU's task made with an errno, or with 0. */
+void syscalls_answer(unsigned int vcpu, uint64_t error);
 
 /* The kernel executed so many instructions in a window, for the call that the vCPU's task made. */
 void syscalls_spent(unsigned int vcpu, uint64_t insns);

@@ -77,10 +77,8 @@ def test_what_has_no_pairs_says_nothing(other: PhaseCounts) -> None:
         (None, Effect.SPREAD),
         (WindowPairs(difference=3720, deviation=0), Effect.MORE),
         (WindowPairs(difference=3720, deviation=2000), Effect.SPREAD),
-        (
-            WindowPairs(difference=-3720, deviation=0),
-            Effect.SPREAD,
-        ),  # the windows that stand say else
+        # The windows that stand say else.
+        (WindowPairs(difference=-3720, deviation=0), Effect.SPREAD),
     ],
 )
 def test_pairs_decide_what_lies_within_the_spread(pair: WindowPairs | None, change: Effect) -> None:

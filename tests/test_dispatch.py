@@ -133,11 +133,14 @@ def journal(tmp_path: Path) -> RunJournal:
     return RunJournal.create(tmp_path / "run", run_records.new_run(arms=2, rounds=2))
 
 
+def own_of(place: Path) -> ExactTrials:
+    (place / "bzImage").write_bytes(b"a kernel")
+    return cast("ExactTrials", Own(place / "bzImage"))
+
+
 @pytest.fixture
 def own(tmp_path: Path) -> ExactTrials:
-    image = tmp_path / "bzImage"
-    image.write_bytes(b"a kernel")
-    return cast("ExactTrials", Own(image))
+    return own_of(tmp_path)
 
 
 def dispatch(own: ExactTrials, workers: FakeWorkers, journal: RunJournal, **more: Any) -> list[str]:

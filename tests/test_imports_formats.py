@@ -15,8 +15,7 @@ from imports_evidence import imported, judged
 from kdelta.errors import SpecError
 from kdelta.imports import mapping, reader
 from kdelta.imports.record import Case, Import, Roles, cases, in_order, version_key
-from kdelta.metric import Assume, Better
-from kdelta.verdict.series import ReplicateUnit
+from kdelta.metric import Assume, Better, ReplicateUnit
 
 
 def write(path: Path, text: str) -> Path:

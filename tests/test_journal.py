@@ -72,6 +72,8 @@ def chosen(kind: Any) -> st.SearchStrategy[Any]:
         return KNOWN[kind]
     if get_origin(kind) is UnionType:
         return st.one_of(*map(chosen, get_args(kind)))
+    if get_origin(kind) is dict:
+        return st.dictionaries(*map(chosen, get_args(kind)), max_size=3)
     if get_origin(kind) is tuple:
         return st.lists(chosen(get_args(kind)[0]), max_size=3).map(tuple)
     return row(kind) if issubclass(kind, msgspec.Struct) else st.sampled_from(kind)
@@ -81,9 +83,6 @@ KNOWN = {
     str: anything, int: whole, bool: st.booleans(), type(None): st.none(),
     sample.Operations: st.integers(min_value=1),
     float: st.floats(allow_nan=False, allow_infinity=False),
-    dict[str, str]: st.dictionaries(anything, anything, max_size=3),
-    dict[str, int]: st.dictionaries(anything, whole, max_size=3),
-    dict[str, tuple[int, ...]]: st.dictionaries(anything, st.tuples(whole, whole), max_size=3),
     dict[str, tuple[int, int, int, int]]: st.dictionaries(
         anything, st.tuples(whole, whole, whole, whole), max_size=3
     ),

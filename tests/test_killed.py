@@ -8,7 +8,6 @@ import signal
 import sys
 import threading
 from pathlib import Path
-from typing import cast
 
 import pytest
 
@@ -16,17 +15,11 @@ import run_records
 from kdelta.journal.run import RunJournal
 from kdelta.run.exact import ExactTrials
 from kdelta.workers import worker
-from test_dispatch import FakeWorkers, Own, answer, dispatch
+from test_dispatch import FakeWorkers, answer, dispatch, own_of
 
 _WRITES = ("os.rename", "os.remove", "os.mkdir", "os.truncate")
 _OK = ["ok"] * 4
 Told = list[tuple[bytes, str, list[tuple[str, bytes]]]]
-
-
-def own_of(place: Path) -> ExactTrials:
-    image = place / "bzImage"
-    image.write_bytes(b"a kernel")
-    return cast("ExactTrials", Own(image))
 
 
 def run(own: ExactTrials, journal: RunJournal) -> list[str]:

@@ -108,15 +108,6 @@ def test_every_key_is_read() -> None:
         ('question = "\\u001b[2J"', "question: expected printable text"),
         ('instrument = "profile"',
          'instrument: expected "exact" or "time" or "trace", got "profile"'),
-    ],
-)  # fmt: skip
-def test_wrong_values_name_file_key_and_value(text: str, sentence: str) -> None:
-    assert sentence in refused(HEAD + SCENARIOS + KERNELS + text)
-
-
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
         ("[machine]\ncpu = 2", 'study.toml: machine: unknown key "cpu"; did you mean cpus?'),
         ("kernel = 2", 'study.toml: unknown key "kernel"; did you mean kernels?'),
         ("cpus = 2", 'study.toml: unknown key "cpus"; did you mean machine.cpus?'),
@@ -125,8 +116,8 @@ def test_wrong_values_name_file_key_and_value(text: str, sentence: str) -> None:
         ("zzz = 2", 'unknown key "zzz"; known keys: name, title, question, instrument'),
         ('"\\u001b[2J" = 2', 'unknown key "\\x1b[2J"'),
     ],
-)
-def test_an_unknown_key_names_the_nearest_known_one(text: str, sentence: str) -> None:
+)  # fmt: skip
+def test_wrong_values_and_keys_are_named_with_what_may_be_meant(text: str, sentence: str) -> None:
     assert sentence in refused(HEAD + SCENARIOS + KERNELS + text)
 
 

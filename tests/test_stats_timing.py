@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from scipy import stats as reference
 
-from kdelta.metric import Assume, Better, Grade, Metric
+from kdelta.metric import Assume, Better, Grade, Metric, ReplicateUnit
 from kdelta.stats import detectors
 from kdelta.stats.brunner_munzel import least_p
+from kdelta.stats.series import Boot, Series
 from kdelta.stats.timing import compare, correct, gap_closed, holm, shares, two_sided_p, unread
 from kdelta.verdict.comparison import Comparison, Trap, Verdict
-from kdelta.verdict.series import Boot, ReplicateUnit, Series
 from timing_series import METRIC, arm, noisy
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))

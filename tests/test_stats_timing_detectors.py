@@ -12,9 +12,9 @@ import pytest
 from kdelta.metric import Grade
 from kdelta.stats import detectors
 from kdelta.stats.detectors import inspect
+from kdelta.stats.series import Boot, Series
 from kdelta.stats.timing import compare
 from kdelta.verdict.comparison import Trap, Verdict
-from kdelta.verdict.series import Boot, Series
 from timing_series import METRIC, arm, noisy
 
 TICK = 4_000_250

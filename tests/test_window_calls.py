@@ -109,10 +109,8 @@ def test_arguments_and_results_are_those_of_all_windows(tmp_path: Path) -> None:
     [
         ("ioctl", "7.0.25.1.0.1.2:7.3.14.1.0.0.0"),  # open files, numbers
         ("mount", "7.0.25.1.0.0.8:7.1.0.1.0.0.0:7.2.0.1.0.0.0:7.3.0.1.0.0.0:7.5.0.1.0.0.0"),
-        (
-            "poll",
-            "7.0.25.1.0.0.6:7.1.2.8.2.0.0",
-        ),  # as many times 8 bytes as its second argument says
+        # As many times 8 bytes as its second argument says.
+        ("poll", "7.0.25.1.0.0.6:7.1.2.8.2.0.0"),
         ("clone3", "7.1.2.1.2.0.430"),  # words that are addresses
         ("msgsnd", "7.0.25.1.0.0.12:7.2.2.1.3.8.0"),
         ("sendmsg", "7.0.25.1.0.1.4:7.2.9.56.0.0.0"),
@@ -160,13 +158,17 @@ def test_a_place_takes_what_it_takes_in_windows_that_asked_for_the_same(tmp_path
     first = outside(7, syscalls((28, 0, 2)))
     windows = [
         [*first, 20, 4, 28, 1 << 52 | one, 28, 2 << 52 | other, 22, 2, order, 0,
-         *syscalls((28, 0, 2)), *bare([(5, 5)], 0, 5)]
-        for one, other, order in ((900, 20, 6), (30, 800, 6), (30, 20, 6), (7, 7, 9), (8, 8, 9))
+         *syscalls((28, 0, 2)), *bare([(5, insns)], 0, insns)]
+        for one, other, order, insns in (
+            (900, 20, 6, 5), (30, 800, 6, 5), (30, 20, 6, 5), (7, 7, 9, 5), (8, 8, 9, 5),
+            (40, 50, 7, 9), (40, 60, 7, 9), (40, 70, 8, 80),
+        )
     ]  # fmt: skip
     path = write(tmp_path / "counts", HEADER, ARMED, told, *windows)
-    calls, marked = Calls("amd64", NAMES), dataclasses.replace(MARKED, windows=5)
+    calls, marked = Calls("amd64", NAMES), dataclasses.replace(MARKED, windows=8)
     phase = insns.counted(insns.read(path), TABLE, [marked], calls.asked)[1].phases[0]
     assert (phase.spent, phase.places) == ({"madvise": 920}, {"madvise": (30, 20)})
+    assert phase.rarer == {5: {"madvise": (40, 50)}}  # one of 80 is no length
 
 
 @pytest.mark.parametrize(
@@ -405,21 +407,35 @@ def test_other_arguments_of_the_same_calls_forbid_a_verdict(
         assert judged_own(meant, new).verdict is Verdict.REGRESSION
 
 
+def digests(name: str, *each: int, size: int = 0) -> list[Mapping[str, Any]]:
+    """Trials that asked for what has these digests."""
+    return [{"scalars": {name: (size, size, 0, n)}} for n in each]
+
+
 @pytest.mark.parametrize(
-    ("was", "now", "words"),
+    ("name", "was", "now", "verdict", "words"),
     [
-        ((5, 5, 100, 7), (5, 5, 100, 8), "(5, digest 00000007 against 5, digest 00000008)"),
-        ((5, 6, 110, 7), (5, 6, 110, 7), ""),
+        ("pages touched", (7, 7, 7), (8, 8, 8), Verdict.INVALID,
+         "its own pages differ in the windows of protect: pages touched (5, digest 00000007 aga"),
+        ("order of calls", (5, 5, 5), (6, 6, 6), Verdict.INVALID,
+         "the arguments that belong together, differ in the windows of protect: order of calls"),
+        ("read contents", (5, 5, 5), (6, 6, 6), Verdict.INVALID, "read contents"),
+        ("read contents", (5, 6, 5), (6, 6, 6), Verdict.SAME, ""),  # a seed moves it
+        ("read contents", (5,), (6,), Verdict.SAME, ""),  # which nobody knows
     ],
-)
-def test_other_pages_that_a_program_touches_forbid_a_verdict(
-    was: tuple[int, ...], now: tuple[int, ...], words: str
+)  # fmt: skip
+def test_what_windows_asked_for_is_compared_where_it_stays(
+    name: str, was: tuple[int, ...], now: tuple[int, ...], verdict: Verdict, words: str
 ) -> None:
-    old, new = ({"scalars": {"pages touched": each}} for each in (was, now))
-    found = judged_own(own(old, old, old), own(new, new, new))
-    assert found.verdict is (Verdict.INVALID if words else Verdict.SAME)
-    told = "its own pages differ in the windows of protect: pages touched " + words
-    assert (told in found.reasons[0]) == bool(words)
+    found = judged_own(*(own(*digests(name, *each, size=5)) for each in (was, now)))
+    assert (found.verdict, words in found.reasons[0]) == (verdict, True)
+
+
+def test_what_is_asked_otherwise_is_named_and_not_its_order() -> None:
+    rows = [{"order of calls": (0, 0, 0, n), "read argument 3": (n, n, 0, 0)} for n in range(2)]
+    found = judged_own(*(own(*[{"scalars": row}] * 3) for row in rows))
+    assert "differ in the windows of protect: read argument 3 (0 " in found.reasons[0]
+    assert "order of calls" not in found.reasons[0]
 
 
 @pytest.mark.parametrize(
@@ -440,33 +456,6 @@ def test_timers_and_limits_of_time_that_are_set_outside(
     assert (found.verdict, told) == (verdict, verdict is Verdict.UNDECIDED)
 
 
-def test_the_order_of_calls_is_compared() -> None:
-    one, other = ({"order of calls": (0, 0, 0, n)} for n in (5, 6))
-    read = [{**each, "read argument 3": (n, n, 0, 0)} for n, each in enumerate((one, other))]
-    for was, now, words in (
-        (one, other, "the arguments that belong together, differ in the windows of protect"),
-        (
-            read[0],
-            read[1],
-            "results of system calls differ in the windows of protect: read argument 3 (0 ",
-        ),
-    ):
-        found = judged_own(own(*[{"scalars": was}] * 3), own(*[{"scalars": now}] * 3))
-        assert (found.verdict, words in found.reasons[0]) == (Verdict.INVALID, True)
-        assert ("order of calls" in found.reasons[0]) == (was is one)
-
-
-def test_what_the_kernel_wrote_is_compared_where_it_stays() -> None:
-    one, other = ({"scalars": {"read contents": (0, 0, 0, n)}} for n in (5, 6))
-    for was, now, verdict in (
-        ([one] * 3, [other] * 3, Verdict.INVALID),
-        ([one] * 3, [one] * 3, Verdict.SAME),
-        ([one, other, one], [other] * 3, Verdict.SAME),  # a seed moves it
-        ([one], [other], Verdict.SAME),  # which nobody knows
-    ):
-        assert judged_own(own(*was), own(*now)).verdict is verdict
-
-
 @pytest.mark.parametrize(
     ("ratio", "now", "verdict", "words"),
     [
@@ -482,8 +471,8 @@ def test_system_calls_of_a_window_that_go_two_ways(
     ratio: float, now: Mapping[str, float], verdict: Verdict, words: str
 ) -> None:
     half = min(trial().exact.phases[0].kernel) // 2
-    was = {"spent": dict.fromkeys(now, half)}
-    after = {"spent": {name: int(half * n) for name, n in now.items()}}
+    was = {"places": dict.fromkeys(now, (half,))}
+    after = {"places": {name: (int(half * n),) for name, n in now.items()}}
     found = judged_own(own(was, was, was), own(after, after, after, ratio=ratio))
     assert (found.verdict, words in found.reasons[0]) == (verdict, True)
     assert bool(found.within) is ("within" in words)
@@ -591,7 +580,7 @@ def drawn(*each: int, more: int = 0) -> list[dict[str, int | tuple[int, ...]]]:
          [{"mount": 1, "mount string 5": (0, 0, 0, 2)}] * 3,
          "mount string 5 (digest 00000001 against digest 00000002)"),
         ([{"instructions": 11000}] * 3, [{"instructions": 12200}] * 3, "instructions (11000"),
-        ([{f"call {n}": 1 for n in range(7)}] * 3, [{}] * 3, "call 4 (1 against 0), and 2 more"),
+        ([{f"call {n}": 1 for n in range(7)}] * 3, [{}] * 3, "call 4 (1 against 0) and 2 more"),
         # A library's few, one in a hundred of many, what a seed moves, and what timing moves.
         ([{"instructions": 11000}] * 3, [{"instructions": 11900}] * 3, ""),
         ([{"instructions": 10**6}] * 3, [{"instructions": 1009000}] * 3, ""),
@@ -620,11 +609,8 @@ def test_what_a_program_did_outside_its_windows_is_compared(
     [
         (1.25, 0, Verdict.UNDECIDED),
         (1.005, 0, Verdict.REGRESSION),
-        (
-            1.25,
-            10**9,
-            Verdict.UNDECIDED,
-        ),  # of pages that one kernel was not asked for; each may count an instruction once more
+        # Of pages that one kernel was not asked for; each may count an instruction once more.
+        (1.25, 10**9, Verdict.UNDECIDED),
     ],
 )
 def test_a_program_that_executes_more_itself_does_more(

@@ -7,8 +7,8 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
-from kdelta.metric import Assume, Better, Metric
-from kdelta.verdict.series import Boot, ReplicateUnit, Series
+from kdelta.metric import Assume, Better, Metric, ReplicateUnit
+from kdelta.stats.series import Boot, Series
 
 EVIDENCE = Path(__file__).parent / "data" / "evidence"
 METRIC = Metric(name="cycle", unit="ns/page", better=Better.LOWER, assume=Assume.NOTHING)

@@ -15,8 +15,7 @@ class Arch:
 
     interrupts, exceptions: (symbol pattern, byte offset) of every place where the kernel is
     entered asynchronously and synchronously; traps: where either way, which a register tells apart;
-    switches: where it goes to another task; new_tasks: where it wakes one for the first time;
-    wakes: and again.
+    switches: where it goes to another task; new_tasks: where it wakes one for the first time.
     stubs: (symbol, first byte, first byte behind) of what holds nothing but what vectors execute on
     their way to one of `interrupts`.
     firmware: what QEMU loads into such a guest out of its data folders; firmware_package: Debian's
@@ -40,7 +39,6 @@ class Arch:
     kbuild: str
     image: str
     new_tasks: tuple[tuple[str, int], ...] = (("wake_up_new_task", 0),)
-    wakes: tuple[tuple[str, int], ...] = (("try_to_wake_up", 0),)
     stubs: tuple[tuple[str, int, int], ...] = ()
     traps: tuple[tuple[str, int], ...] = ()
     firmware: tuple[str, ...] = ()

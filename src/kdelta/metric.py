@@ -58,3 +58,14 @@ def decimals(value: float) -> int:
 def plural(count: int, noun: str) -> str:
     """ "1 kernel", "9 kernels", "2 patches"."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}{'es' * noun.endswith('ch') or 's'}"
+
+
+class ReplicateUnit(StrEnum):
+    """What was repeated.  The value is the word that reports print."""
+
+    BOOT = "boot"
+    PROCESS_ROUND = "process round"
+
+    def counted(self, n: int) -> str:
+        """`n` of them in words: "1 boot", "9 process rounds"."""
+        return plural(n, self.value)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
 
 LONGEST = 2000
 _MOST = 12  # names that a sentence lists
@@ -40,10 +40,10 @@ def meant(text: str, names: Iterable[str]) -> str:
     return f"did you mean {near[0]}? " if near else ""
 
 
-def few(names: Sequence[str], most: int, apart: str = ", ") -> str:
-    """The first names, and how many more there are."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return apart.join(names[:most]) + more
+def few(texts: Collection[str], most: int = 3, apart: str = ", ") -> str:
+    """The first of several texts, and how many more there are."""
+    more = f" and {len(texts) - most} more" if len(texts) > most else ""
+    return apart.join([*texts][:most]) + more
 
 
 def known(text: str, names: Iterable[str]) -> str:

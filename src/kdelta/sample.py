@@ -176,7 +176,7 @@ class PhaseCounts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     its "instructions" in user space, and scalars.  These are None where they were not recorded.
     spent: instructions of the kernel for each call, in the same windows as syscalls; "": for none.
     places: of a program that is watched outside, too, the same by their places in a window, up to
-    2,520, the median over windows.
+    2,520, the median over windows.  rarer: the same of other lengths, by the first window of each.
     """
 
     phase: str
@@ -196,6 +196,7 @@ class PhaseCounts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     outside: dict[str, tuple[int, int, int, int]] | None = None
     spent: dict[str, int] = {}
     places: dict[str, tuple[int, ...]] = {}
+    rarer: dict[int, dict[str, tuple[int, ...]]] = {}
 
 
 class FunctionCount(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

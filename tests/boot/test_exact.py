@@ -48,8 +48,11 @@ def test_a_loop_that_crosses_a_page_of_code_counts_exactly(machine: Machine) -> 
     assert machine.oracle("cross", ROUNDS, 4).user() == [2 + 4 * ROUNDS] * 4
 
 
-def test_a_fault_in_every_round_neither_adds_nor_loses(machine: Machine) -> None:
-    counted = machine.oracle("touch", PAGES, 4)
+@pytest.mark.parametrize("cpus", ["machine", "pair"])
+def test_a_fault_in_every_round_neither_adds_nor_loses(
+    cpus: str, request: pytest.FixtureRequest
+) -> None:
+    counted = request.getfixturevalue(cpus).oracle("touch", PAGES, 4)
     assert counted.user() == [2 + 6 * PAGES] * 4
     for window in counted.windows:
         assert counted.calls(window, "asm_exc_page_fault") == PAGES
@@ -173,13 +176,6 @@ def test_only_the_cpu_of_the_marks_is_counted(pair: Machine) -> None:
     assert counted.printed == "cpu 1\n"
     assert {window.vcpu for window in counted.windows} == {1}
     assert counted.user()[1:] == [1 + 2 * rounds] * 2
-
-
-def test_two_cpus_count_faults_exactly(pair: Machine) -> None:
-    counted = pair.oracle("touch", PAGES, 4)
-    assert counted.user() == [2 + 6 * PAGES] * 4
-    for window in counted.windows:
-        assert counted.calls(window, "asm_exc_page_fault") == PAGES
 
 
 def summary(window: insns.CountedWindow) -> tuple[object, ...]:

@@ -10,11 +10,11 @@ import pytest
 
 from kdelta import workload
 from kdelta.host import leases
-from kdelta.metric import Assume, Better, Grade, Metric
+from kdelta.metric import Assume, Better, Grade, Metric, ReplicateUnit
 from kdelta.run.timed import Timing, time_here
+from kdelta.stats.series import Boot, Series
 from kdelta.stats.timing import compare
 from kdelta.verdict.comparison import Comparison, Verdict
-from kdelta.verdict.series import Boot, ReplicateUnit, Series
 
 pytestmark = pytest.mark.boot
 

@@ -37,7 +37,7 @@ from kdelta.ladder.evidence import (
     refuse_traced,
 )
 from kdelta.ladder.ladders import Ladder, LadderStep, RunLadders, ladders, of_run
-from kdelta.metric import Assume, Better, Grade, Metric
+from kdelta.metric import Assume, Better, Grade, Metric, ReplicateUnit
 from kdelta.probes.sharing import FETCHED
 from kdelta.sample import (
     TOTAL,
@@ -58,11 +58,11 @@ from kdelta.sample import (
     TrialResult,
 )
 from kdelta.stats.detectors import inspect, summarise
+from kdelta.stats.series import Boot, Series
 from kdelta.stats.timing import compare, correct, shares
 from kdelta.study.probes import TracePer
 from kdelta.study.spec import Figure, FigureCount, FigurePer, Replicate, TimeMachine
-from kdelta.verdict.comparison import LEAST_SEEDS, Comparison, Share
-from kdelta.verdict.series import Boot, ReplicateUnit, Series, Summary
+from kdelta.verdict.comparison import LEAST_SEEDS, Comparison, Share, Summary
 from kdelta.verdict.windows import LocationKind, representative
 
 # ---- what workloads and studies tell beside the phases, and never judged: metrics and figures ----
@@ -297,6 +297,7 @@ class LinesMethod(CountMethod):
             ),
             agree=values.count(across.value),
             trials_range=across.maximum - across.minimum,
+            spread=across.maximum - across.minimum,
             unvaried=across.n < LEAST_SEEDS,
         )
 

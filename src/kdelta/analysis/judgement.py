@@ -22,13 +22,12 @@ from kdelta.imports.record import SET, Case, GroupAudit, Import, Pairs, Publishe
 from kdelta.metric import Better, Grade, Metric
 from kdelta.printable import few
 from kdelta.stats import detectors, timing
+from kdelta.stats.series import Series
 from kdelta.stats.timing import percent, shares
-from kdelta.verdict.comparison import Caution, Comparison, Share, Trap, Verdict
-from kdelta.verdict.series import Series, Summary
+from kdelta.verdict.comparison import Caution, Comparison, Share, Summary, Trap, Verdict
 
 # What is said of values that were not published would only repeat that they were not.
 _TOLD = 50  # metrics, between two times when the user sees how many were judged
-_SHOWN = 3  # of things of one kind that a sentence names
 _BOOTS = "at least 5 boots an arm"
 _CORRECTED = "Holm's correction"  # what of a step did not survive is said with it
 _ABOUT_VALUES = (Trap.FEW, Trap.FAILED, Trap.ORDER, Trap.REPLICATE, Trap.CONTROL)
@@ -561,11 +560,7 @@ def _answer(
         invalid=(
             *dict.fromkeys(unsound),
             *_reasons(pairs, Verdict.INVALID),
-            *(
-                [f"one arm only, so nothing to compare: {few(alone, _SHOWN, '; ')}"]
-                if alone
-                else ()
-            ),
+            *([f"one arm only, so nothing to compare: {few(alone, apart='; ')}"] if alone else ()),
         ),
         contradicted=tuple(_contradicted(findings)),
         doubtful=tuple(_doubtful(findings)),
@@ -600,7 +595,7 @@ def _holds(pairs: Sequence[tuple[Finding, JudgedPair]]) -> Iterator[str]:
             text = f"{_place(finding)} {change(pair)}".strip()
             found.setdefault((pair.old, pair.new, verdict), []).append(text)
     for (old, new, verdict), places in found.items():
-        yield f"{old} -> {new}: {verdict} in {few(places, _SHOWN, '; ')}"
+        yield f"{old} -> {new}: {verdict} in {few(places, apart='; ')}"
 
 
 def _reasons(pairs: Sequence[tuple[Finding, JudgedPair]], verdict: Verdict) -> Iterator[str]:
@@ -619,7 +614,7 @@ def _contradicted(findings: Sequence[Finding]) -> Iterator[str]:
     cautions = (caution for finding in findings for caution in finding.cautions)
     of_facts = (one.sentence for one in cautions if one.trap is Trap.FACTS)
     if texts := dict.fromkeys(text for text in of_facts if "published" in text):
-        yield f"published, and not what the values make: {few([*texts], _SHOWN, '; ')}"
+        yield f"published, and not what the values make: {few([*texts], apart='; ')}"
 
 
 def _doubtful(findings: Sequence[Finding]) -> Iterator[str]:
@@ -650,7 +645,7 @@ def _lost(findings: Sequence[Finding]) -> Iterator[str]:
         if one.failed
     )
     if texts or said:
-        yield f"runs without a value: {few([*(texts or said)], _SHOWN, '; ')}"
+        yield f"runs without a value: {few([*(texts or said)], apart='; ')}"
 
 
 def _ran(finding: Finding) -> Iterator[Summary]:

@@ -32,7 +32,8 @@ _LONGEST = 15  # bytes of an instruction
 _USER = "[user]"
 
 # enum event in plugin/events.h
-_INTERRUPT, _EXCEPTION, _SWITCH, _STUB, _NEW_TASK, _TRAP, _WAKE = 1, 2, 4, 16, 32, 64, 128
+_INTERRUPT, _EXCEPTION, _SWITCH, _STUB, _NEW_TASK, _TRAP = 1, 2, 4, 16, 32, 64
+_WAKE, _ANSWER = 128, 256
 # string_kind() in plugin/insn_bytes.c
 _STRINGS = ("movs", "stos", "lods", "cmps", "scas", "ins", "outs")
 _STRING_NAMES = {
@@ -476,7 +477,8 @@ def events(symbols: Symbols, architecture: Arch) -> str:
         (_TRAP, architecture.traps),
         (_SWITCH, architecture.switches),
         (_NEW_TASK, architecture.new_tasks),
-        (_WAKE, architecture.wakes),
+        (_WAKE, (("try_to_wake_up", 0),)),
+        (_ANSWER, (("netlink_ack", 0),)),
     )
     patterns = [fnmatch.translate(pattern) for _, entries in kinds for pattern, _ in entries]
     entry = re.compile("|".join(patterns)) if patterns else re.compile("(?!)")

@@ -20,7 +20,8 @@ from kdelta.transplant import objects, releases
 from kdelta.verdict.comparison import Verdict
 
 _WHOLE = 0.8  # share of a step from which no other commit is tried
-_TRIES = 4  # what does not compile or boot takes minutes, too
+_MOST = 8  # commits that are counted
+_TRIES = 4  # times as many are tried: what does not compile or boot takes minutes, too
 _HUNK = re.compile(r"^(?:@@ [^@]* @@|[+-])(.*)", re.MULTILINE)
 _LOG = ("log", "--no-merges", "--no-show-signature", "--no-ext-diff", "--no-textconv", "--no-color")
 
@@ -104,13 +105,12 @@ def undone(
     step: float,
     counter: Counter,
     *,
-    most: int,
     progress: Progress,
+    most: int = _MOST,
 ) -> Iterator[Undone]:
     """Each commit undone in a release, until one explains the step; then those that were not tried.
 
-    step: in instructions per operation.  most: commits that are counted; _TRIES times as many are
-    tried.  Raises InfraError.
+    step: in instructions per operation.  most: commits that are counted.  Raises InfraError.
     """
 
     def done(one: Undone, asked: commits.AskedCommit, beside: Sequence[Variant]) -> Undone:

@@ -13,7 +13,6 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import pairwise
 
 from msgspec.structs import asdict, replace
@@ -232,7 +231,6 @@ def scenario_name(scenario: str) -> str:
 
 _LONGEST = 200
 _NAMED = 3
-_few = partial(few, most=_NAMED)
 # What a build runs, or asks what to run.
 _RUN = re.compile(
     r"(?:^|/)(?:Makefile|Kbuild|Kconfig)[^/]*$|^(?:scripts|tools)/|\.(?:mk|sh|pl|py)$"
@@ -313,10 +311,10 @@ def warnings(series: PatchSeries, *, confined: bool) -> Iterator[str]:
     where = "in bubblewrap, without network or home" if confined else "as you"
     yield from filter(None, [series.order])
     for number, diff in enumerate(series.changes(), start=1):
-        if ran := [*dict.fromkeys(filter(_RUN.search, _FILE.findall(diff)))]:
-            yield f"patch {number} changes what the build runs ({_few(ran)}): it runs {where}."
-        if boot := [*dict.fromkeys(_BOOT.findall(diff))]:
-            yield f"patch {number} changes __init code ({_few(boot)}), which no scenario executes."
+        if ran := dict.fromkeys(filter(_RUN.search, _FILE.findall(diff))):
+            yield f"patch {number} changes what the build runs ({few(ran)}): it runs {where}."
+        if boot := dict.fromkeys(_BOOT.findall(diff)):
+            yield f"patch {number} changes __init code ({few(boot)}), which no scenario executes."
 
 
 @dataclass(frozen=True, slots=True)
@@ -423,7 +421,7 @@ def _unproven(found: CheckedSeries, stages: Sequence[_Stage]) -> Iterator[tuple[
             name for at, one in each.counted[1:] for name in functions_of(one.functions) & stay[at]
         }
         if ran:
-            why = f"{_few(sorted(ran))} may have the code of before the patches"
+            why = f"{few(sorted(ran))} may have the code of before the patches"
             yield each.scenario, why
 
 
@@ -631,7 +629,7 @@ def _null(found: CheckedSeries) -> str:
     most = f"{max(own.values(), key=abs, default=0.0):+.2f} %"
     said = (
         f" But the memory that it takes moves {plural(len(own), 'path')} by up to {most}"
-        f" ({_few([*map(scenario_name, own)])}): there one saved guest executes both the old and"
+        f" ({few([*map(scenario_name, own)])}): there one saved guest executes both the old and"
         " the changed functions; with those of the null all its counts are the same."
     )
     return f"{found.null}{said if own else ''}"
@@ -722,7 +720,7 @@ def _limits(found: CheckedSeries, sides: Sequence[Elsewhere], *, confined: bool)
 
 def _unmeasured(found: CheckedSeries) -> list[str]:
     names = [scenario_name(each) for each in found.unmeasured]
-    return [f"Not counted on the base: {_few(names)}."] if names else []
+    return [f"Not counted on the base: {few(names)}."] if names else []
 
 
 def compared_with(made: CheckPage, before: CheckPage) -> CheckPage:

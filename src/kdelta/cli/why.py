@@ -109,9 +109,8 @@ def _name_commit(
         step = page.step_of(change)
         made = list[interval.Undone]()
         try:  # what is known is printed, whatever ends the search
-            for one in interval.undone(
-                listed, tree, base, scenario, step, counter, most=_COMMITS, progress=progress
-            ):
+            asked = listed, tree, base, scenario, step, counter
+            for one in interval.undone(*asked, progress=progress):
                 made.append(one)
         finally:
             print_lines(page.commit_lines(made, change, tags))

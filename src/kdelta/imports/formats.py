@@ -38,9 +38,8 @@ from kdelta.imports.table import (
     plain_number,
     rows,
 )
-from kdelta.metric import Assume, Better, Metric
+from kdelta.metric import Assume, Better, Metric, ReplicateUnit
 from kdelta.printable import printable, quoted
-from kdelta.verdict.series import ReplicateUnit
 
 # ---- JSON of hyperfine (--export-json), Google Benchmark (--benchmark_format=json), fio ----------
 

@@ -21,9 +21,8 @@ from msgspec import Meta, Struct
 from kdelta.errors import SpecError
 from kdelta.files import toml_of
 from kdelta.imports.record import Roles, SourceFile, in_order
-from kdelta.metric import Assume, Better, Metric
+from kdelta.metric import Assume, Better, Metric, ReplicateUnit
 from kdelta.printable import known, printable, quoted
-from kdelta.verdict.series import ReplicateUnit
 
 _Text = Annotated[str, Meta(min_length=1, max_length=200)]
 _Blank = Annotated[str, Meta(max_length=200)]  # "": to be filled in

@@ -21,8 +21,8 @@ import msgspec
 from kdelta.errors import SpecError, StoreError
 from kdelta.files import is_full, sync, write_aside
 from kdelta.journal import files
-from kdelta.metric import Metric
-from kdelta.verdict.series import Boot, ReplicateUnit, Series
+from kdelta.metric import Metric, ReplicateUnit
+from kdelta.stats.series import Boot, Series
 
 FORMAT = 3  # of import.json
 IMPORTS = files.FolderKind(

@@ -33,9 +33,8 @@ from kdelta.imports.record import (
     audited,
     in_order,
 )
-from kdelta.metric import Assume, Better, Metric
+from kdelta.metric import Assume, Better, Metric, ReplicateUnit
 from kdelta.printable import few, known, meant, printable, quoted
-from kdelta.verdict.series import ReplicateUnit
 
 # ---- figures are collected, and directions settled -----------------------------------------------
 

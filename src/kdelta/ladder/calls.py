@@ -15,6 +15,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import TypeVar
 
+from kdelta.printable import few
 from kdelta.sample import (
     INSTRUCTIONS,
     OF_LOADER,
@@ -26,11 +27,10 @@ from kdelta.sample import (
     FunctionCount,
     PhaseCounts,
 )
-from kdelta.verdict.comparison import Comparison, CountReading, Verdict
+from kdelta.verdict.comparison import Comparison, CountReading, Spent, Verdict
 
 T = TypeVar("T")
 Arm = Iterable[Sequence[PhaseCounts]]  # of its trials
-Spent = Mapping[str, tuple[int, ...]]  # see CountReading
 FAULTS = "page faults"
 _RCU, _WOKEN = "RCU", "tasks of others"
 ASYNCHRONOUS = ("io_uring_enter", "io_submit")  # what failed of these, completions say
@@ -104,7 +104,7 @@ def weighed_by_work_left(found: Comparison, old: CountReading, new: CountReading
     """
     if not found.verdict.is_step or not found.difference:
         return found
-    was, now = ({who: n / one.operations for who, n in one.left} for one in (old, new))
+    was, now = ({who: n / one.operations for who, n in one.left.items()} for one in (old, new))
     less = found.difference < 0
     more = {
         who: (now.get(who, 0) - was.get(who, 0)) * (1 if less else -1) for who in (*_LEAVE, _WOKEN)
@@ -190,19 +190,24 @@ def weighed_by_calls(
     """The same of the system calls and page faults of a window, of a program of the user's own.
 
     By their places: all that rose counts together, and all that fell, in the seed of the least.
+    Of each length of a window apart.
     """
-    was, now = ({seed: dict(own) for seed, own in side.spent} for side in (old, new))
-    alike = old.faults == new.faults
-    seeds = [_ways(was[one], now[one], alike=alike) for one in was if was[one] and now.get(one)]
-    if old.program is None or found.verdict is Verdict.UNDECIDED or not seeds:
-        return found
-    least = step_percent * old.value / 100
-    rose, fell = min(seeds, key=lambda ways: min(sum(n for n, _ in way) for way in ways))
-    up, down = _large(rose, least), _large(fell, least)
-    apart = down if (found.difference or 0) > 0 else up
-    if found.verdict is Verdict.SAME:
-        apart = [*up, *down]
-    return _weighed_by_parts(found, "system calls", [*up, *down] if up and down else [], apart)
+    for length, was in old.places.items() if old.program else ():
+        now = new.places.get(length, {})
+        sides = [(was[seed], now[seed]) for seed in was if was[seed] and now.get(seed)]
+        all_have_it = old.rare and new.rare and len(sides) == len(old.places[""])
+        if found.verdict is Verdict.UNDECIDED or not sides or (length and not all_have_it):
+            continue
+        each = [_ways(*pair, alike=old.faults == new.faults) for pair in sides]
+        rose, fell = min(each, key=lambda ways: min(sum(n for n, _ in way) for way in ways))
+        whole = max(sum(map(sum, own.values())) for own, _ in sides) if length else old.value
+        up, down = (_large(way, step_percent * whole / 100) for way in (rose, fell))
+        apart = down if (found.difference or 0) > 0 else up
+        if found.verdict is Verdict.SAME:
+            apart = [*up, *down]
+        two = [*up, *down] if up and down else []
+        found = _weighed_by_parts(found, "system calls", two, apart)
+    return found
 
 
 def _ways(
@@ -235,10 +240,16 @@ def _large(parts: Sequence[tuple[int, str]], least: float) -> list[str]:
     return [words for n, words in ranked if n > least] or [ranked[0][1]]
 
 
-def places(counts: PhaseCounts) -> dict[str, tuple[int, ...]]:
-    """What each call of a window takes, and each page fault, by words; of old runs their sums."""
-    rows = counts.places or {name: (n,) for name, n in counts.spent.items()}
-    return {f"{name}()" if name else FAULTS: own for name, own in rows.items()}
+def places(trials: Iterable[tuple[int, PhaseCounts]]) -> dict[str, dict[int, Spent]]:
+    """What each call takes, and each page fault, by words; in windows of each length, by seed."""
+    found: dict[str, dict[int, Spent]] = {"": {}}
+    for seed, own in trials:
+        of = f" of {own.phase}'s windows like number"
+        rarer = {f"{of} {at + 1}": rows for at, rows in own.rarer.items()}
+        for length, rows in {"": own.places, **rarer}.items():
+            named = {(f"{name}()" if name else FAULTS) + length: n for name, n in rows.items()}
+            found.setdefault(length, {})[seed] = named
+    return found
 
 
 def _weighed_by_parts(
@@ -296,11 +307,10 @@ def weighed_by_outside(found: Comparison, old: Arm, new: Arm, phase: str) -> Com
         if phase not in (TOTAL, was[0].phase) or any(one.outside is None for one in (*was, *now)):
             continue
         if found.verdict is not Verdict.INVALID and (apart := _apart(was, now, "outside")):
-            more = f", and {len(apart) - _MOST_NAMED} more" if len(apart) > _MOST_NAMED else ""
             return _undecided(
                 found,
                 "outside its windows the program did not ask both kernels for the same:"
-                f" {', '.join(apart[:_MOST_NAMED])}{more}",
+                f" {few(apart, _MOST_NAMED)}",
             )
     return found
 

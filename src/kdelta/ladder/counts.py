@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 
 from kdelta.ladder import calls
@@ -38,6 +38,7 @@ from kdelta.verdict.comparison import (
     Comparison,
     CountReading,
     Share,
+    Spent,
     Verdict,
     closed,
     compare,
@@ -46,7 +47,6 @@ from kdelta.verdict.windows import (
     Chosen,
     Layouts,
     LocationKind,
-    Rare,
     bulk,
     calm,
     choose,
@@ -73,7 +73,7 @@ _NOTABLE = 8  # bytes by string instructions for each instruction from which it 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measure:
+class Measure(CountReading):
     """One phase of one arm, or the sum over its phases (phase TOTAL).
 
     value, minimum, maximum, deviation and trials_range are instructions per window (of `operations`
@@ -86,9 +86,6 @@ class Measure:
     """
 
     phase: str
-    operation: str
-    operations: int
-    value: int
     user: int
     kernel: int
     kind: LocationKind
@@ -98,55 +95,19 @@ class Measure:
     maximum: int | None = None
     deviation: int
     trials: int
-    seeds: tuple[tuple[int, int, int], ...] = ()  # see CountReading
     agree: int
     trials_range: int
     trial: int | None = None
     left_out: int = 0  # windows in which another task ran
     layouts: Layouts | None = None  # that the windows went through
-    usual: int | None = None  # value if none of them were hit; None: it is value
     takes_memory: bool = False  # or gives it back: then what the boot left free has a part in it
-    outside: bool = False  # a C file of the user's own
-    unvaried: bool = False  # too few seeds of a C file of the user's own
-    moved_by: tuple[tuple[str, float], ...] = ()  # parts of the seed, and by how much of value
-    rare: tuple[Rare, ...] = ()  # windows of other lengths, by phase
-    left: dict[str, int] = field(default_factory=dict)  # requests to others: see calls.left_by
-    behind: tuple[int, int] = (0, 0)  # least, most over trials, see PhaseCounts
-    unseen: tuple[str, ...] = ()  # calls that do not say which of their requests failed
-    users: tuple[int, int] = (0, 0)  # least, most over trials, as user
-    faults: int = 0  # of pages
-    handled: int = 0  # bytes by string instructions
     spent: dict[str, int] = field(default_factory=dict)  # see PhaseCounts
-    places: dict[int, calls.Spent] = field(default_factory=dict)  # by seed
     syscalls: dict[str, int] = field(default_factory=dict)  # of a phase
 
     @property
-    def per_operation(self) -> float:
-        """Instructions per operation."""
-        return self.value / self.operations
-
-    @property
     def reading(self) -> CountReading:
-        """This measure as the verdict rules take it."""
-        return CountReading(
-            value=self.value,
-            operations=self.operations,
-            operation=self.operation,
-            spread=max(self.deviation, self.trials_range),
-            seeds=self.seeds,
-            handled=self.handled,
-            usual=self.usual,
-            few_seeds=self.takes_memory and self.trials < LEAST_SEEDS,
-            unvaried=self.unvaried,
-            moved_by=self.moved_by,
-            rare=self.rare,
-            left=tuple(self.left.items()),
-            program=self.users if self.outside else None,
-            faults=self.faults,
-            behind=self.behind,
-            unseen=self.unseen,
-            spent=tuple((seed, tuple(own.items())) for seed, own in self.places.items()),
-        )
+        """What the verdict rules take of it."""
+        return CountReading(**{one.name: getattr(self, one.name) for one in fields(CountReading)})
 
 
 CountEvidence = ArmEvidence[Measure]
@@ -403,11 +364,13 @@ def _phase_measure(used: Sequence[TrialRecord], per_trial: Sequence[PhaseCounts]
         for counts, each in zip(per_trial, found, strict=True)
     ]
     made = {*(counts.syscalls or ())} - {*counts.by_design}
+    memory, few, outside = takes_memory(rows, operations), across.n < LEAST_SEEDS, used[0].outside
     return Measure(
         phase=counts.phase,
         operation=counts.operation,
         operations=operations,
         value=chosen.value,
+        spread=max(chosen.deviation, across.maximum - across.minimum),
         user=sum(counts.user[index] for index in indices),
         kernel=sum(counts.kernel[index] for index in indices),
         kind=chosen.kind,
@@ -420,22 +383,22 @@ def _phase_measure(used: Sequence[TrialRecord], per_trial: Sequence[PhaseCounts]
         left_out=chosen.left_out,
         layouts=layouts,
         usual=layouts.usual if layouts and layouts.hit else None,
-        takes_memory=takes_memory(rows, operations),
-        outside=used[0].outside,
-        unvaried=used[0].outside and across.n < LEAST_SEEDS,
+        takes_memory=memory,
+        few_seeds=memory and few,
+        unvaried=outside and few,
         rare=(others,) if others else (),
         left=calls.left_by(rows, counts.wakes),
         behind=(min(behind), max(behind)),
         unseen=tuple(name for name in calls.ASYNCHRONOUS if name in made),
-        users=(min(users), max(users)),
+        program=(min(users), max(users)) if outside else None,
         faults=max((row.calls for row in rows if row.function in calls.FAULT), default=0),
         handled=sum(row.bytes for row in rows),
         spent=counts.spent,
-        places={
-            trial.round: calls.places(one)
+        places=calls.places(
+            (trial.round, one)
             for trial, one in zip(used, per_trial, strict=True)
             if trial.result and not trial.result.tries
-        },
+        ),
         syscalls=counts.syscalls or {},
         seeds=_seeds(used, ([one] for one in per_trial)),
         trials=across.n,
@@ -448,11 +411,13 @@ def _total(phases: Sequence[Measure], per_trial: Sequence[int]) -> Measure:
     units = {(measure.operations, measure.operation) for measure in phases}
     operations, operation = units.pop() if len(units) == 1 else (1, ITERATION)
     value = sum(measure.value for measure in phases)
+    programs = [measure.program for measure in phases if measure.program]
     return Measure(
         phase=TOTAL,
         operation=operation,
         operations=operations,
         value=value,
+        spread=max(sum(measure.deviation for measure in phases), max(per_trial) - min(per_trial)),
         user=sum(measure.user for measure in phases),
         kernel=sum(measure.kernel for measure in phases),
         kind=next(kind for kind in _WEAKEST_FIRST if kind in {one.kind for one in phases}),
@@ -467,25 +432,32 @@ def _total(phases: Sequence[Measure], per_trial: Sequence[int]) -> Measure:
         if all(one.usual is None for one in phases)
         else sum(one.value if one.usual is None else one.usual for one in phases),
         takes_memory=any(measure.takes_memory for measure in phases),
-        outside=any(measure.outside for measure in phases),
+        few_seeds=any(measure.few_seeds for measure in phases),
         unvaried=any(measure.unvaried for measure in phases),
         rare=tuple(one for measure in phases for one in measure.rare),
         left=dict(sum((Counter(measure.left) for measure in phases), Counter())),
         behind=(sum(one.behind[0] for one in phases), sum(one.behind[1] for one in phases)),
         unseen=tuple(dict.fromkeys(name for measure in phases for name in measure.unseen)),
-        users=(sum(one.users[0] for one in phases), sum(one.users[1] for one in phases)),
+        program=(sum(own[0] for own in programs), sum(own[1] for own in programs))
+        if programs
+        else None,
         faults=sum(measure.faults for measure in phases),
         handled=sum(measure.handled for measure in phases),
-        spent=dict(sum((Counter(measure.spent) for measure in phases), Counter())),
-        places={
-            seed: {
-                f"{call}{f' in {one.phase}' * (len(phases) > 1)}": own
-                for one in phases
-                for call, own in one.places[seed].items()
-            }
-            for seed in phases[0].places
-        },
+        places={length: own for one in phases for length, own in one.places.items()}
+        | {"": _joined(phases)},
     )
+
+
+def _joined(phases: Sequence[Measure]) -> dict[int, Spent]:
+    """Of the common length what calls take in all phases, by seed."""
+    return {
+        seed: {
+            f"{call}{f' in {one.phase}' * (len(phases) > 1)}": own
+            for one in phases
+            for call, own in one.places[""][seed].items()
+        }
+        for seed in phases[0].places[""]
+    }
 
 
 def _layouts(phases: Sequence[Measure]) -> Layouts | None:
@@ -505,7 +477,7 @@ def _window_warnings(phase: str, measured: Sequence[tuple[str, Measure]]) -> lis
             f"{phase}: windows have two lengths, {', '.join(two)}: only some of them do a part of"
             " the work; mark that part as a phase of its own, or let a window hold both"
         )
-    if all(m.outside and m.windows == 1 for _, m in measured):
+    if all(m.program and m.windows == 1 for _, m in measured):
         first = "holds what is done only the first time; a loop around the marks has others"
         found.append(f"{phase}: its one window {first}")
     # A few always are: now and then a tick lets others run.

@@ -30,6 +30,7 @@ from kdelta.ladder.evidence import (
     obstacles,
 )
 from kdelta.metric import Grade
+from kdelta.printable import few
 from kdelta.procfs import compiler_family
 from kdelta.sample import TOTAL, Environment, Instrument, KernelIdentity, Outcome, Run, TrialResult
 from kdelta.verdict.comparison import Comparison, Share
@@ -51,9 +52,7 @@ def _of_trials(record: Run) -> Iterator[str]:
             name = f"{trial.workload}:{trial.scenario} on {labels[trial.arm]}"
             missing.setdefault(trial.result.reason, []).append(name)
     for reason, names in missing.items():
-        found = list(dict.fromkeys(names))
-        more = f" and {len(found) - 2} more" if len(found) > 2 else ""
-        yield f"Not measured: {', '.join(found[:2])}{more}: {reason}."
+        yield f"Not measured: {few(dict.fromkeys(names), 2)}: {reason}."
     failed = Counter(
         trial.result.outcome
         for trial in record.trials

@@ -15,11 +15,12 @@ from typing import Any
 
 from kdelta.attribution.insns import CountedWindow, instruction
 from kdelta.sample import INSTRUCTIONS, OF_LOADER, OLD_CALL, ORDER, PART, TOUCHED
-from kdelta.verdict.windows import median
+from kdelta.verdict.windows import is_near, median
 
 _VDSO = "vDSO"
 _PLACE_SHIFT = 52  # of places of calls, above their instructions: see plugin/syscalls.c
 _MOST_ALIKE = 32  # windows that say what a place takes
+_MOST_LENGTHS = 8  # of windows, beside the common one
 _OLD_CALLS = 1 << 32  # their numbers from here on: see plugin/syscalls.c
 # Of arm64 and riscv64 it has the return from a signal's handler, too: two instructions.
 _SIGRETURN = {*map(bytes.fromhex, ("681180d2", "010000d4", "9308b008", "73000000"))}
@@ -162,6 +163,7 @@ class Calls:
             "behind": round(fmean(behind)) if behind else None,
             "spent": {name: sum(own.values()) for name, own in self._spent(chosen.spent).items()},
             "places": self._places(chosen, windows),
+            "rarer": self._rarer(chosen, windows),
         }
 
     def _spent(self, words: Sequence[int]) -> dict[str, Counter[int]]:
@@ -181,11 +183,7 @@ class Calls:
         """
         if chosen.outside is None or not any(one is chosen for one in windows):
             return {}
-
-        def asked_for(window: CountedWindow) -> tuple[Sequence[int], Sequence[int]]:
-            return (window.order or array("Q"))[:1], (window.own or array("Q"))[:2]
-
-        alike = [one for one in windows if asked_for(one) == asked_for(chosen)][:_MOST_ALIKE]
+        alike = [one for one in windows if _asked_for(one) == _asked_for(chosen)][:_MOST_ALIKE]
         spent = [self._spent(one.spent) for one in alike]
         rows: dict[str, tuple[int, ...]] = {}
         for name in dict.fromkeys(chain.from_iterable(spent)):
@@ -193,6 +191,20 @@ class Calls:
             places = sorted(set().union(*each))
             rows[name] = tuple(median([own[place] for own in each]) for place in places)
         return rows
+
+    def _rarer(
+        self, chosen: CountedWindow, windows: Sequence[CountedWindow]
+    ) -> dict[int, dict[str, tuple[int, ...]]]:
+        """The same of other lengths that repeat, by the first window that asked for the same."""
+        found: dict[int, dict[str, tuple[int, ...]]] = {}
+        asked = [_asked_for(one) for one in windows]
+        rest = [one for one in windows if not (one.switched or is_near(one.total, chosen.total))]
+        while rest and len(found) < _MOST_LENGTHS:
+            near = [one for one in rest if is_near(one.total, rest[0].total)]
+            rest = [one for one in rest if not is_near(one.total, near[0].total)]
+            if len(near) > 1 and (rows := self._places(near[0], near)):
+                found.setdefault(asked.index(_asked_for(near[0])), rows)
+        return found
 
     def _name(self, number: int) -> str:
         return OLD_CALL if number >= _OLD_CALLS else self.names.get(number, f"call {number}")
@@ -288,6 +300,10 @@ class Calls:
         if found[name]:
             del found[_VDSO]
         return dict(sorted((+found).items()))
+
+
+def _asked_for(window: CountedWindow) -> tuple[Sequence[int], Sequence[int]]:
+    return (window.order or array("Q"))[:1], (window.own or array("Q"))[:2]
 
 
 def _what(call: str, which: int) -> str:

@@ -31,7 +31,6 @@ _FLAGS = {
     "all_init_exit0": (Answer.YES, "a program did not end with 0"),
     "all_semantic_ok": (Answer.YES, "a trial's page state does not hold"),
 }
-_LISTED = 3  # arms that are named beside a value
 
 
 def show(audit: Audit, *, every: bool) -> list[Line]:
@@ -99,7 +98,7 @@ def _seen(fact: FactCheck) -> str:
     if not fact.differs:
         value, arms = fact.values[0]
         return f"{value} in {'all ' if len(arms) > 1 else ''}{len(arms)}"
-    return "; ".join(f"{value}: {few(arms, _LISTED)}" for value, arms in fact.values)
+    return "; ".join(f"{value}: {few(arms)}" for value, arms in fact.values)
 
 
 def _summary(audit: Audit) -> Iterator[Line]:

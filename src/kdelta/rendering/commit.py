@@ -92,8 +92,8 @@ def _facts(found: CommitAnswer) -> Iterator[str]:
     yield f"{found.base} {state}."
     yield from found.passed
     if found.functions:
-        told = few(found.functions, _NAMED)
-        yield f"It changes {plural(len(found.functions), 'function')}: {told}."
+        named = few(found.functions, _NAMED)
+        yield f"It changes {plural(len(found.functions), 'function')}: {named}."
         yield "What the compiler inlined is part of its caller."
     if found.executing and found.unseen:
         yield f"In no scenario: {few(found.unseen, _NAMED)}."

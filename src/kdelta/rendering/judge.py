@@ -34,8 +34,7 @@ from kdelta.table.columns import (
     tables_that_fit,
     verdict_span,
 )
-from kdelta.verdict.comparison import Verdict
-from kdelta.verdict.series import Summary
+from kdelta.verdict.comparison import Summary, Verdict
 
 _ROWS = 20
 _ROOMY = 20

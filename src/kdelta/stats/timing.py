@@ -15,11 +15,11 @@ from itertools import count
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from kdelta.metric import Better, Grade
+from kdelta.metric import Better, Grade, ReplicateUnit
 from kdelta.stats import detectors
 from kdelta.stats.detectors import MIN_REPLICATES, common_step, is_time, summarise
-from kdelta.verdict.comparison import Caution, Comparison, Sandwich, Share, Trap, Verdict
-from kdelta.verdict.series import Boot, ReplicateUnit, Series, Summary
+from kdelta.stats.series import Boot, Series
+from kdelta.verdict.comparison import Caution, Comparison, Sandwich, Share, Summary, Trap, Verdict
 
 if TYPE_CHECKING:
     from kdelta.stats.brunner_munzel import Shift

@@ -4,15 +4,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from kdelta.metric import Grade
-from kdelta.verdict.series import Summary
+from kdelta.metric import Grade, ReplicateUnit
 from kdelta.verdict.windows import Rare
 
 STEP_PERCENT = 1.0
+Spent = Mapping[str, tuple[int, ...]]  # by call, at each of its places
 _SPREAD_DIVISOR = 3  # the spread may be at most a third of what is to be decided
 # What a byte of a string instruction is worth at most: a load and a store for each 8 of them.
 _DEAREST = 2 / 8
@@ -108,8 +108,8 @@ class CountReading:
     work, which is not counted.  Of a program that nobody has looked at: program, the least and the
     most, over the trials, that are its own in user space; faults, of pages; behind, the least and
     the most that its other tasks executed of the kernel outside the windows; unseen, calls that do
-    not say which requests failed; spent, of each seed the instructions of the kernel by call and
-    place.
+    not say which requests failed; places, of windows of each length ("": the common one) and of
+    each seed the instructions of the kernel by call and place.
     """
 
     value: int
@@ -125,10 +125,10 @@ class CountReading:
     faults: int = 0
     moved_by: tuple[tuple[str, float], ...] = ()
     rare: tuple[Rare, ...] = ()
-    left: tuple[tuple[str, int], ...] = ()
+    left: dict[str, int] = field(default_factory=dict, hash=False)
     behind: tuple[int, int] = (0, 0)
     unseen: tuple[str, ...] = ()
-    spent: tuple[tuple[int, tuple[tuple[str, tuple[int, ...]], ...]], ...] = ()
+    places: dict[str, dict[int, Spent]] = field(default_factory=dict, hash=False)
     unit: str = "instructions"
 
     @property
@@ -140,6 +140,32 @@ class CountReading:
     def per_operation(self) -> float:
         """Instructions per operation."""
         return self.value / self.operations
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """Location and scatter over replicates, in the metric's unit.  None: it has no value.
+
+    sd is the sample standard deviation (n - 1), cv is sd / mean (0.03 is 3 %), mad the median
+    distance from the median, not scaled.
+    """
+
+    arm: str
+    replicate: ReplicateUnit
+    n: int
+    planned: int
+    median: float | None = None
+    mean: float | None = None
+    sd: float | None = None
+    cv: float | None = None
+    mad: float | None = None
+    minimum: float | None = None
+    maximum: float | None = None
+
+    @property
+    def of_planned(self) -> str:
+        """Valid of planned replicates: "8/9"."""
+        return f"{self.n}/{self.planned}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -350,7 +376,7 @@ def _rarely_apart(
     """Why the rare windows forbid what is said of the common ones, "" where they do not.
 
     They do where they alone make a step, or are further from the common ones; a step stands when
-    they only add to it.
+    they only add to it, and a verdict that each window has.
     """
     was, now = ({one.phase: one for one in side.rare} for side in (old, new))
     for phase in dict.fromkeys([*was, *now]):
@@ -361,14 +387,37 @@ def _rarely_apart(
         ) > step_percent * before.length
         if 100 * abs(more) <= step_percent * old.value and not longer:
             continue
-        if verdict.is_step and (more > 0) == (new.value > old.value):
-            continue  # it adds to the step
+        adds = verdict.is_step and (more > 0) == (new.value > old.value)
+        if adds or _each_window_is(old, new, verdict, step_percent, phase):
+            continue
         said = [side.words if side else "none" for side in (before, after)]
         return (
             f"but {phase} has windows of another length, {said[0]} on the old kernel and {said[1]}"
             " on the new one: mark what only they do as a phase of its own"
         )
     return ""
+
+
+def _each_window_is(
+    old: CountReading, new: CountReading, verdict: Verdict, step_percent: float, phase: str = ""
+) -> bool:
+    """The n-th window of a seed against the n-th, whichever length it has, in phases that have two:
+    each pair has that verdict, too.
+    """
+    was, now = (
+        {
+            (one.phase, at): n
+            for one in side.rare
+            if phase in ("", one.phase)
+            for at, n in one.windows
+        }
+        for side in (old, new)
+    )
+    pairs = (
+        (replace(old, value=was[at], spread=0), replace(new, value=now[at], spread=0))
+        for at in was.keys() & now.keys()
+    )
+    return {_decide(*pair, step_percent)[0] for pair in pairs} == {verdict}
 
 
 def _by_hits(old: CountReading, new: CountReading, verdict: Verdict, step_percent: float) -> str:
@@ -417,8 +466,9 @@ def _paired(
 ) -> tuple[CountReading, CountReading, str] | None:
     """The median of the pairs that trials of one seed are, and what to say of all pairs.
 
-    Its spread is how far they are apart.  None where that forbids a verdict, too, or where the bulk
-    of the windows has another: of two lengths that are about as frequent a median is only one.
+    Its spread is how far they are apart.  None where that forbids a verdict, too, or where neither
+    the bulk of the windows nor each of them has it, since of two lengths that are about as frequent
+    a median is only one.
     """
     was, now = ({seed: own for seed, *own in side.seeds} for side in (old, new))
     if len(was) < LEAST_SEEDS or was.keys() != now.keys():
@@ -426,7 +476,9 @@ def _paired(
     values, bulks = ([(was[seed][at], now[seed][at]) for seed in was] for at in range(2))
     pair, bulk = (_median_pair(old, new, pairs) for pairs in (values, bulks))
     verdict, _ = _decide(*pair, step_percent)
-    if verdict is Verdict.UNDECIDED or _decide(*bulk, step_percent)[0] is not verdict:
+    alike = _decide(*bulk, step_percent)[0] is verdict
+    alike |= _each_window_is(old, new, verdict, step_percent)
+    if verdict is Verdict.UNDECIDED or not alike:
         return None
     apart = sorted((after - before) / old.operations for before, after in values)
     said = " to ".join(dict.fromkeys(map(_short, (apart[0], apart[-1]))))

@@ -59,7 +59,9 @@ class Location:
     left_out: int = 0
 
 
-def representative(windows: Sequence[int], disturbed: Sequence[bool] = ()) -> Location:
+def representative(
+    windows: Sequence[int], disturbed: Sequence[bool] = (), left_out: int = 0
+) -> Location:
     """Choose the count that stands for all windows of one phase.
 
     disturbed: of each window, whether another task ran in it: what that one executed is not the
@@ -67,23 +69,23 @@ def representative(windows: Sequence[int], disturbed: Sequence[bool] = ()) -> Lo
     switches tasks itself has none.
 
     The mode (ties: the smallest) when it repeats and at least MODE_SHARE of the windows have it,
-    else the lower median.  One window stands for itself.  Raises ValueError for no windows.
+    else the lower median.  One window stands for itself.  Raises ValueError for no windows.  So
+    many more as were left_out may have been of any length: of two that they could make as frequent
+    the shorter one is the mode.
     """
     if not windows:
         raise ValueError("no windows")
     calm = [at for at, bad in enumerate(disturbed) if not bad]
     if disturbed and LEAST_CALM <= len(calm) < len(windows):
-        found = representative([windows[at] for at in calm])
-        return replace(
-            found,
-            index=calm[found.index],
-            minimum=min(windows),
-            maximum=max(windows),
-            left_out=len(windows) - len(calm),
-        )
+        left_out = len(windows) - len(calm)
+        found = representative([windows[at] for at in calm], left_out=left_out)
+        return replace(found, index=calm[found.index], minimum=min(windows), maximum=max(windows))
     n = len(windows)
     seen = Counter(windows)
     mode, times = min(seen.items(), key=lambda item: (-item[1], item[0]))
+    least = max(2, MODE_SHARE * n, times - left_out)
+    lengths = [item for item in seen.items() if item[1] >= least and not is_near(item[0], mode)]
+    mode, times = min([(mode, times), *lengths])
     is_mode = n == 1 or (times > 1 and times >= MODE_SHARE * n)
     value = mode if is_mode else median(windows)
     return Location(
@@ -95,6 +97,7 @@ def representative(windows: Sequence[int], disturbed: Sequence[bool] = ()) -> Lo
         maximum=max(windows),
         index=list(windows).index(value),
         deviation=sorted(abs(window - value) for window in windows)[n - 1 - n // RARE],
+        left_out=left_out,
     )
 
 
@@ -113,6 +116,7 @@ class Rare:
     times: int
     n: int
     extra: int  # instructions of all of them, beyond those of as many common windows
+    windows: tuple[tuple[tuple[int, int], int], ...] = ()  # all, by trial and place
 
     @property
     def weight(self) -> float:
@@ -134,16 +138,13 @@ def rare(phase: str, trials: Sequence[Mapping[int, int]], common: int) -> Rare |
     is, when one stands at the same place in all of several trials, or when each trial has one and
     they add more than APART to the mean.  (A timer's tick does none of these.)
     """
-    every = [window for windows in trials for window in windows.values()]
-    places = [
-        {at for at, window in windows.items() if abs(window - common) > APART * common}
-        for windows in trials
-    ]
-    far = [windows[at] for windows, own in zip(trials, places, strict=True) for at in sorted(own)]
+    every = {(n, at): each for n, own in enumerate(trials) for at, each in own.items()}
+    far = {at: each for at, each in every.items() if not is_near(each, common)}
     if not far or not common:
         return None
-    (length, times), *_ = Counter(far).most_common()
-    extra = sum(far) - len(far) * common
+    (length, times), *_ = Counter(far.values()).most_common()
+    extra = sum(far.values()) - len(far) * common
+    places = [{at for of, at in far if of == n} for n in range(len(trials))]
     weighs = all(places) and abs(extra) > APART * common * len(every)
     always = len(trials) > 1 and (weighs or bool(set.intersection(*places)))
     if times == 1 and not always and len(far) * LEAST_RARE < len(every):
@@ -151,12 +152,18 @@ def rare(phase: str, trials: Sequence[Mapping[int, int]], common: int) -> Rare |
     return Rare(
         phase=phase,
         common=common,
-        length=length if times > 1 else median(far),
+        length=length if times > 1 else median([*far.values()]),
         repeats=times > 1,
         times=len(far),
         n=len(every),
         extra=extra,
+        windows=tuple(every.items()),
     )
+
+
+def is_near(window: int, common: int) -> bool:
+    """Of one length with another window."""
+    return abs(window - common) <= APART * common
 
 
 def calm(windows: Sequence[int], disturbed: Sequence[bool]) -> dict[int, int]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What was measured of one arm: replicates, the samples within each, and a summary over them.
+"""What was measured of one arm: replicates, and the samples within each.
 
 The boot is the unit of replication.  Where a session only started new processes within one boot,
 the replicates are process rounds and the series says so: they know nothing of what differs from
@@ -11,20 +11,8 @@ from __future__ import annotations
 import math
 import statistics
 from dataclasses import dataclass, field
-from enum import StrEnum
 
-from kdelta.metric import Metric, plural
-
-
-class ReplicateUnit(StrEnum):
-    """What was repeated.  The value is the word that reports print."""
-
-    BOOT = "boot"
-    PROCESS_ROUND = "process round"
-
-    def counted(self, n: int) -> str:
-        """`n` of them in words: "1 boot", "9 process rounds"."""
-        return plural(n, self.value)
+from kdelta.metric import Metric, ReplicateUnit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,29 +85,3 @@ class Series:
     def fact(self, name: str) -> str | None:
         """The fact of that name; None when it was not recorded."""
         return dict(self.facts).get(name)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
-    """Location and scatter over replicates, in the metric's unit.  None: it has no value.
-
-    sd is the sample standard deviation (n - 1), cv is sd / mean (0.03 is 3 %), mad the median
-    distance from the median, not scaled.
-    """
-
-    arm: str
-    replicate: ReplicateUnit
-    n: int
-    planned: int
-    median: float | None = None
-    mean: float | None = None
-    sd: float | None = None
-    cv: float | None = None
-    mad: float | None = None
-    minimum: float | None = None
-    maximum: float | None = None
-
-    @property
-    def of_planned(self) -> str:
-        """Valid of planned replicates: "8/9"."""
-        return f"{self.n}/{self.planned}"
