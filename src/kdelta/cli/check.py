@@ -118,7 +118,6 @@ _FORMS: dict[str, Callable[[CheckPage], str]] = {
 @click.option(
     "--against", type=click.Path(path_type=Path), help="The page.json of the version before."
 )
-@click.option("--each", is_flag=True, help=f"Build each of more than {_FEW} patches, too.")
 @click.option(
     "--format",
     "form",
@@ -142,7 +141,6 @@ def check(
     built: Path | None,
     *,
     field: bool,
-    each: bool,
     form: str,
     **given: Any,
 ) -> None:
@@ -180,7 +178,7 @@ def check(
             found = found_on(source, progress)
         caged = not (found.own or means.trust)
         _report(*uncelled, *check_series.warnings(found, confined=caged))
-        if not each and len(found.steps) > _FEW:
+        if len(found.steps) > _FEW:
             found = _shortened(found)
         claimed = declared(found.cover, found.steps, claims)
         counted = list(dict.fromkeys([*scenarios, *(claim.scenario for claim in claimed)]))
@@ -300,7 +298,7 @@ def _asked(folder: Path) -> list[str]:
 
 def _shortened(found: PatchSeries) -> PatchSeries:
     count = len(found.steps)
-    _report(f"{count} patches: only base and whole are built; --each builds every one")
+    _report(f"{count} patches: only the whole is made; check a part of them for each")
     texts = "\n\n".join(step.text for step in found.steps)
     whole = replace(found.steps[-1], title=f"all {count} patches", text=texts)
     return replace(found, title=f"{found.title}, {count} patches as one", steps=(whole,))
