@@ -267,9 +267,10 @@ def test_what_names_a_changed_function_is_counted_first_and_told_at_once(
         ("1000", SCENARIOS[1]), ("1100", SCENARIOS[1]), ("1000", SCENARIOS[0]),
     ]  # fmt: skip
     row = f"{SCENARIOS[1]} (base pages) +10.00 %"
+    left = f"not yet: 1 more ({SCENARIOS[0]}), the null"
     assert said[-3:] == [
         f"[1/2] {row}: more work",
-        f"so far: REJECT: {row}",
+        f"so far: REJECT: {row}; counted: 1 of 2 scenarios; {left}",
         f"[2/2] {SCENARIOS[0]}: it executes no changed code",
     ]
 
@@ -426,8 +427,9 @@ def test_an_interrupted_check_says_what_is_kept_and_is_resumed(
     found, _ = along(monkeypatch, "900")
     ends: list[type[BaseException]] = [KeyboardInterrupt]
 
-    def side(_self: _Check, *_: object) -> check_series.CheckedSeries:
+    def side(self: _Check, *_: object) -> check_series.CheckedSeries:
         if ends:
+            self.known = [found]
             raise ends.pop()
         return replace(found, compiler="gcc", null="n")
 
@@ -441,6 +443,9 @@ def test_an_interrupted_check_says_what_is_kept_and_is_resumed(
     ended = CliRunner().invoke(cli, words)
     (folder,) = runs.iterdir()
     assert f"go on with: kdelta resume {folder}" in ended.stderr
+    assert "so far: ACCEPT: no path got longer; best mprotect:anon_toggle_4m" in ended.stderr
+    assert "; counted: 2 of " in ended.stderr
+    assert " more), the null\n" in ended.stderr
     assert [each.name for each in folder.iterdir()] == ["check.json"]
     monkeypatch.chdir("/")
     ended = CliRunner().invoke(cli, ["resume", "--runs", str(runs), "-j", "3"])

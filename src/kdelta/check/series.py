@@ -381,7 +381,7 @@ def _count(
             else:
                 found.unmeasured[each.scenario] = first.reason or str(first.outcome)
             if likely and not (likely := likely - {each.scenario}) and at < len(scenarios):
-                report(f"so far: {': '.join(_decided([found], path_rows(found), found.tolerance))}")
+                report(so_far([found], scenarios))
             each_row(found, at)
     if not found.counts:
         raise _uncounted(each.counted[0][1])
@@ -470,6 +470,21 @@ def _said(found: CheckedSeries, each: ScenarioCounts) -> str:
 
 
 _NO_CHANCE = 2
+def so_far(sides: Sequence[CheckedSeries], scenarios: Sequence[str]) -> str:
+    """The decision by what is counted, on the last side perhaps a part of these scenarios."""
+    if not sides or not sides[-1].counts:
+        return "so far: no decision, since no scenario is counted with the patches"
+    last = sides[-1]
+    rows = [row for found in sides for row in path_rows(found)]
+    done = {each.scenario for each in last.counts} | last.unmeasured.keys()
+    left = [scenario_name(name) for name in scenarios if name not in done]
+    wait = [f"{len(left)} more ({_few(left)})"] * bool(left) + ["the null"] * (not last.null)
+    ends = f"; not yet: {', '.join(wait)}" if wait else ""
+    decision = ": ".join(_decided(sides, rows, last.tolerance))
+    counted = f"{len(done)} of {plural(len(scenarios), 'scenario')}{_on(last.base)}"
+    return f"so far: {decision}; counted: {counted}{ends}"
+
+
 
 
 def _by_chance(scenarios: Sequence[str], names: Collection[str]) -> list[tuple[int, str]]:

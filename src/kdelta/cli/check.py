@@ -319,6 +319,7 @@ class _Check:
     whole: bool
     own: own_build.OwnBuild | None
     ahead: _Ahead
+    known: list[CheckedSeries] = field(default_factory=list)
     qemu: str = ""
 
     def page(
@@ -334,8 +335,13 @@ class _Check:
         for name in self.scenarios:
             check_scenarios(spec.with_settings(study, scenarios=[name]))
         sides: list[CheckedSeries] = []
-        for arch in (HOME, *arches):
-            sides.append(self._side(arch, sides, progress))
+        try:
+            for arch in (HOME, *arches):
+                self.known = [*sides]
+                sides.append(self._side(arch, sides, progress))
+        except KeyboardInterrupt:
+            _report(check_series.so_far(self.known, self.scenarios))
+            raise
         page = self._made(sides, before, against, claims)
         for form, name in (("text", "page.txt"), ("html", _HTML), ("json", _PAGE)):
             (self.folder / name).write_text(_FORMS[form](page))
@@ -375,6 +381,7 @@ class _Check:
         finally:
             self.ahead.stop.set()
         every, at_last = len(self.scenarios), 0.0
+            self.known = [*sides, so_far]
 
         def each_row(so_far: CheckedSeries, at: int) -> None:
             nonlocal at_last
