@@ -19,6 +19,7 @@ from git_history import Repository
 from kdelta import data
 from kdelta.analysis.explanation import explain
 from kdelta.check.compare import Counter
+from kdelta.check.page import Ruling, read
 from kdelta.disassembly.identity import functions_of
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunJournal
@@ -102,6 +103,27 @@ def test_a_patch_that_is_not_executed_is_the_release(
     assert (set(found.replaced), set(found.added)) == (replaced, added)
     base, own = counted(tmp_path, MINCORE, RELEASE, patched(kind))
     assert base == own
+
+
+def test_of_a_header_of_thousands_of_objects_those_that_run_are_compiled(tmp_path: Path) -> None:
+    """The same by check, by run and by commit, which make one kernel."""
+    command = Command(tmp_path / "runs", data.directory("workloads"))
+    patch = str(PATCHES / "wide.patch")
+    said = command.run("check", patch, "--base", RELEASE, "--only", MINCORE, "--trust")
+    assert "objects that include what it changes" in said
+    assert "are built" not in said
+    page = read(command.folder() / "page.json")
+    assert (page.decision, page.config) == (Ruling.ACCEPT, "config that of 6.17.8-1~bpo13+1")
+    ((row,), (path,)) = page.patches, page.paths
+    base, own = counted(tmp_path / "run", MINCORE, RELEASE, patched("wide"))
+    changed = differing(base, own)
+    assert "__alloc_frozen_pages_noprof" in changed
+    assert changed <= {*row.functions}
+    assert {part.function for part in path.functions} == changed
+    answered = command.run("commit", patch, "--base", RELEASE, "--only", MINCORE, "--trust")
+    assert all(f"  {name}" in answered for name in changed)
+    refused = command.run("kernels", "fetch", patched("wide"), "--trust", status=2)
+    assert "name scenarios, which say what runs: kdelta run or check" in refused
 
 
 def test_the_null_of_a_patch_is_the_release(ground: Ground, tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ from kdelta.check.page import (
 from kdelta.disassembly import image
 from kdelta.disassembly.identity import functions_of
 from kdelta.errors import SpecError
+from kdelta.kernels.image import transplanted
 from kdelta.kernels.kernel import Kernel
 from kdelta.metric import plural
 from kdelta.printable import known, quoted
@@ -469,7 +470,6 @@ def _said(found: CheckedSeries, each: ScenarioCounts) -> str:
     return f"{_cell(row)}: {row.change}" + (f", {row.reason}" if row.reason else "")
 
 
-_NO_CHANCE = 2
 def so_far(sides: Sequence[CheckedSeries], scenarios: Sequence[str]) -> str:
     """The decision by what is counted, on the last side perhaps a part of these scenarios."""
     if not sides or not sides[-1].counts:
@@ -485,6 +485,7 @@ def so_far(sides: Sequence[CheckedSeries], scenarios: Sequence[str]) -> str:
     return f"so far: {decision}; counted: {counted}{ends}"
 
 
+_NO_CHANCE = 2
 
 
 def _by_chance(scenarios: Sequence[str], names: Collection[str]) -> list[tuple[int, str]]:
@@ -524,8 +525,8 @@ def _built(
     if lines:
         return replace(row, same_image=True), None
     named = replace(row, functions=tuple(sorted(names)))
-    stay = kernels.stay(kernel) if isinstance(kernels, Transplants) else frozenset[str]()
-    return named, _Stage(row.number, kernel, names, stay)
+    told = transplanted(kernel.image) if isinstance(kernels, Transplants) else None
+    return named, _Stage(row.number, kernel, names, frozenset(told.kept if told else ()))
 
 
 def _wrong(row: PatchRow, why: str) -> PatchRow:

@@ -32,7 +32,6 @@ from kdelta.check.series import CheckedSeries, declared, parse, scenario_name
 from kdelta.cli import options
 from kdelta.cli.printing import print_json, print_lines, reporting
 from kdelta.cli.run import check_scenarios, every_scenario, go_on
-from kdelta.disassembly.identity import functions_of
 from kdelta.errors import Cancelled, InfraError, KdeltaError, SpecError
 from kdelta.files import path_of
 from kdelta.journal import files
@@ -319,8 +318,8 @@ class _Check:
     whole: bool
     own: own_build.OwnBuild | None
     ahead: _Ahead
-    known: list[CheckedSeries] = field(default_factory=list)
     qemu: str = ""
+    known: list[CheckedSeries] = field(default_factory=list)
 
     def page(
         self,
@@ -372,19 +371,17 @@ class _Check:
 
         def executed(kernel: Kernel) -> frozenset[str]:
             self.ahead.stop.set()
-            _report("counting the base: which objects are compiled depends on what is executed")
-            each = counter.each(lambda name: counter.one(kernel, name), self.scenarios)
-            return frozenset(functions_of({name for one in each for name in one.functions}))
+            return counter.executed(kernel, self.scenarios)
 
         try:
             made_by = self._kernels(arch, executed, progress)
         finally:
             self.ahead.stop.set()
         every, at_last = len(self.scenarios), 0.0
-            self.known = [*sides, so_far]
 
         def each_row(so_far: CheckedSeries, at: int) -> None:
             nonlocal at_last
+            self.known = [*sides, so_far]
             progress(f"counting, {arch}", 100 * at / every)
             begun = time.monotonic()
             if begun >= at_last:
@@ -574,11 +571,13 @@ def commit(
     if confined:
         make.check_confinement()
     with reporting() as progress, tempfile.TemporaryDirectory(prefix="kdelta-commit-") as scratch:
-        placed, made = _placed(asked, **given, confined=confined, progress=progress)
-        _report(*check_series.warnings(placed.series, confined=confined))
         qemu, stop = means.wanted_qemu, threading.Event()
         bench = exact.bench_of(study, qemu, stop, progress, again=means.again)
         counter = compare.Counter(study, bench, Path(scratch), _report, means.jobs)
+        executed = partial(counter.executed, scenarios=scenarios, stored=no_count)
+        how: dict[str, Any] = {"confined": confined, "progress": progress}
+        placed, made = _placed(asked, executed, **given, **how)
+        _report(*check_series.warnings(placed.series, confined=confined))
 
         def each(at: int) -> None:
             progress("counting", 100 * at / len(scenarios))
@@ -597,14 +596,14 @@ def commit(
 
 
 def _placed(
-    asked: commits.AskedCommit, base: str, *, full: bool, confined: bool, progress: Progress
+    asked: commits.AskedCommit, executed: Executed, base: str, *, full: bool, **how: Any
 ) -> tuple[commits.Placed, kernels.Kernels]:
     if not full:
-        return commits.on_release(asked, base, confined=confined, progress=progress)
+        return commits.on_release(asked, base, executed=executed, **how)
     if not (base or asked.variant.target):
         raise SpecError("a patch has no parent", action="name what it is for: --base RELEASE")
     named, _ = _base(base or f"{asked.variant.path}@{asked.variant.target}", "deb")
-    named = tree_reference.located(named, progress=progress)
+    named = tree_reference.located(named, progress=how["progress"])
     _check_tools(named, HOME)
-    placed = commits.on_source(asked, tree_reference.source(named, progress=progress))
-    return placed, kernels.builds(named, HOME, confined=confined, progress=progress)
+    placed = commits.on_source(asked, tree_reference.source(named, progress=how["progress"]))
+    return placed, kernels.builds(named, HOME, **how)
