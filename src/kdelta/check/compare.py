@@ -176,8 +176,8 @@ class Counter:
 
         found = [one for each in self.each(counted, scenarios) for one in each if one]
         if not (ran := functions_of({name for one in found for name in one.functions})):
-            cause = f"no scenario is counted on {kernel.reference}, and what runs is compiled"
-            raise SpecError(cause, action="name scenarios that it can count, or count it first")
+            cause = f"no scenario is counted on {kernel.reference}, which says what to compile"
+            raise SpecError(f"{cause}: name one that can be counted, and leave out --no-count")
         return frozenset(ran)
 
     def _planned(
