@@ -443,20 +443,26 @@ def test_of_a_header_of_many_objects_those_that_ran_are_compiled(
         shutil.copyfile(one.with_name(f"{name}.o"), output / f"mm/{name}.o")
     maker = Make(source=source, output=output, chain=CC, title="", log=tmp_path / "log")
 
-    def some(*ran: str) -> tuple[dict[str, bool], wide.ExecutedObjects]:
-        found = wide.ExecutedObjects(lambda: frozenset(ran))
+    def some(*names: str) -> tuple[dict[str, bool], wide.ExecutedObjects]:
+        found = wide.ExecutedObjects(lambda: frozenset(names))
         chosen, is_some = found.touched(("mm/wide.h",), maker, image, None)
         assert is_some
         return chosen, found
 
     chosen, ran = some("first")
     assert chosen == {"mm/one.o": False}
-    assert not ran.lost
-    assert ran.outside({"second", "outside"}, image) == {"outside"}
+    assert not wide.lost({"first"}, ran.objects, image)
+    assert ran.reached({"second"}, image) is None
+    more = ran.reached({"second", "outside"}, image)
+    assert more is not None
+    assert more.touched(("mm/wide.h",), maker, image, None)[0] == {
+        "mm/one.o": False, "mm/rest.o": False,
+    }  # fmt: skip
     assert some("outside")[0] == {"mm/rest.o": False}  # begins() lies beside it
     assert some("step")[0] == {"mm/one.o": False, "mm/rest.o": False}  # two of one name
     shutil.copyfile(compiled(tmp_path, "new", TEXT.replace("> 3", "> 4")), output / "mm/one.o")
-    assert some("first", "third")[1].lost == {"first"}  # the image's is of another source
+    stale = some("first", "third")[1].objects
+    assert wide.lost({"first", "third"}, stale, image) == {"first"}  # of another source
 
 
 def test_a_menu_stands_for_its_instruments(tmp_path: Path) -> None:

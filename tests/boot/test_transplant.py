@@ -19,6 +19,7 @@ from git_history import Repository
 from kdelta import data
 from kdelta.analysis.explanation import explain
 from kdelta.check.compare import Counter
+from kdelta.check.page import Ruling, read
 from kdelta.disassembly.identity import functions_of
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunJournal
@@ -104,6 +105,25 @@ def test_a_patch_that_is_not_executed_is_the_release(
     assert base == own
 
 
+def test_of_a_header_of_thousands_of_objects_those_that_run_are_compiled(tmp_path: Path) -> None:
+    """The same by check, by run and by commit, which make one kernel."""
+    command = Command(tmp_path / "runs", data.directory("workloads"))
+    patch = str(PATCHES / "wide.patch")
+    said = command.run("check", patch, "--base", "6.17.8", "--only", MINCORE)
+    assert "objects that include what it changes" in said
+    assert "are built" not in said
+    page = read(command.folder() / "page.json")
+    assert (page.decision, page.config) == (Ruling.ACCEPT, "config that of 6.17.8-1~bpo13+1")
+    ((row,), (path,)) = page.patches, page.paths
+    base, own = counted(tmp_path / "run", MINCORE, RELEASE, patched("wide"))
+    changed = differing(base, own)
+    assert "__alloc_frozen_pages_noprof" in changed
+    assert changed <= {*row.functions}
+    assert {part.function for part in path.functions} == changed
+    answered = command.run("commit", patch, "--base", RELEASE, "--only", MINCORE)
+    assert all(f"  {name}" in answered for name in changed)
+
+
 def test_the_null_of_a_patch_is_the_release(ground: Ground, tmp_path: Path) -> None:
     """The same functions put there as they are: all that changes is where they lie."""
     variants = [tree_reference.of_word(str(PATCHES / f"{name}.patch")) for name in ("files", "key")]
@@ -176,6 +196,7 @@ def test_an_option_that_may_change_structures_is_refused(ground: Ground) -> None
         ("initcall", r"what the kernel calls while it boots"),
         ("fields", r"the data trace_event_fields_exit_mmap is another one"),
         ("boot", r"page_alloc_init_cpuhp\(\) runs while the kernel boots"),
+        ("wide", r"\d+ objects include what it changes, more than 120; name scenarios"),
     ],
 )
 def test_what_cannot_be_put_there_is_refused_by_name(kind: str, why: str) -> None:

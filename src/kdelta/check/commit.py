@@ -134,10 +134,12 @@ def on_release(
     base: str,
     without: Sequence[tree_reference.Variant] = (),
     *,
+    executed: releases.Executed | None = None,
     confined: bool,
     progress: Progress,
 ) -> tuple[Placed, Kernels]:
     """Put into the newest release that takes it; base: into this one.  without: undone before.
+    executed: see `transplants`.
 
     Raises SpecError, also for what no release takes, InfraError.
     """
@@ -155,7 +157,9 @@ def on_release(
             failed.append((name, error))
             continue
         try:
-            made = transplants(placed.series, ground, confined=confined, progress=progress)
+            made = transplants(
+                placed.series, ground, None, executed, confined=confined, progress=progress
+            )
         except SpecError as error:
             failed.append((name, error))
             try:
@@ -282,7 +286,7 @@ def _paths(found: CheckedSeries, counter: Counter, *, undone: bool) -> tuple[Pat
 
     def row(old: Counted, new: Counted) -> PathRow:
         made = path_row(*((new, old) if undone else (old, new)), TOLERANCE)
-        why = found.apart.get(old.scenario, "")
+        why = found.apart.get(old.scenario) or found.unproven.get(old.scenario)
         return structs.replace(made, change=Effect.OPEN, reason=why, functions=()) if why else made
 
     sides = {one.scenario: (one.counted[0][1], one.last) for one in found.executing}

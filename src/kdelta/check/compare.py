@@ -26,7 +26,7 @@ from kdelta.analysis.gate import gate
 from kdelta.archive.apt import Progress
 from kdelta.check.page import LEAST_PERCENT, Effect, FunctionPart, PathRow
 from kdelta.disassembly import image
-from kdelta.disassembly.identity import difference, only_lines
+from kdelta.disassembly.identity import difference, functions_of, only_lines
 from kdelta.errors import InfraError, SpecError
 from kdelta.host import leases
 from kdelta.journal.results import trial_folder
@@ -157,6 +157,28 @@ class Counter:
         key = trials.address(trial)
         result = store.found(key, kernel, own) if key else None
         return Counted(scenario=scenario, kernel=kernel, result=result) if result else None
+
+    def executed(
+        self, kernel: Kernel, scenarios: Sequence[str], *, seeds: int = 1, stored: bool = False
+    ) -> frozenset[str]:
+        """The functions that scenarios execute on a kernel.  stored: no guest is started.
+
+        Raises SpecError where none of them is counted.
+        """
+        self._report(
+            f"counting {kernel.reference}: what is executed decides which objects are compiled"
+        )
+
+        def counted(name: str) -> list[Counted | None]:
+            if stored:
+                return [self.stored(kernel, name)]
+            return [self.one(kernel, name, seed) for seed in range(seeds)]
+
+        found = [one for each in self.each(counted, scenarios) for one in each if one]
+        if not (ran := functions_of({name for one in found for name in one.functions})):
+            cause = f"no scenario is counted on {kernel.reference}, which says what to compile"
+            raise SpecError(f"{cause}: name one that can be counted, and leave out --no-count")
+        return frozenset(ran)
 
     def _planned(
         self, kernel: Kernel, scenario: str, seed: int, first: tuple[str, ...] = ()

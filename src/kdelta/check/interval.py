@@ -7,7 +7,9 @@ import contextlib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from kdelta.archive.apt import Progress
 from kdelta.check import commit as commits
@@ -116,9 +118,9 @@ def undone(
     def done(one: Undone, asked: commits.AskedCommit, beside: Sequence[Variant]) -> Undone:
         """beside: what is undone on both sides."""
         try:
-            placed, made = commits.on_release(
-                asked, base, beside, confined=False, progress=progress
-            )
+            executed = partial(Counter.executed, counter, scenarios=[scenario])
+            how: dict[str, Any] = {"executed": executed, "confined": False, "progress": progress}
+            placed, made = commits.on_release(asked, base, beside, **how)
             if not placed.undone:
                 return replace(one, reason=f"{placed.series.base.name} is without it")
             said = commits.answer(placed, made, [scenario], counter, lambda _at: None, count=True)

@@ -18,7 +18,6 @@ from kdelta.disassembly.image import opened
 from kdelta.errors import SpecError
 from kdelta.files import sha256_of
 from kdelta.kernels import reference
-from kdelta.kernels.image import transplanted
 from kdelta.kernels.kernel import Kernel, kernel_of_file
 from kdelta.source import build, own_build, tree_reference
 from kdelta.source.kconfig import Config
@@ -58,19 +57,13 @@ class Transplants:
         """The release with its own code put in, of the functions that the series changes."""
         return self._with(tree).kernel(name=f"{tree.title} (null)", null=True)
 
-    def stay(self, kernel: Kernel) -> frozenset[str]:
-        """The functions of one that may have the code of before, though a patch may change it."""
-        told = transplanted(kernel.image)
-        return frozenset(told.kept if told else ())
-
     def reached(self, executed: frozenset[str]) -> Transplants | None:
         """The same for functions that are executed on a patched kernel alone, if there are any in
         objects that were left as they are.
         """
-        ran, kernel = self.last.ran, self.ground.kernel
-        if not (more := ran.outside(executed, opened(kernel.image, kernel.release))):
-            return None
-        return replace(self, last=replace(self.last, ran=ExecutedObjects(lambda: ran.names | more)))
+        kernel = self.ground.kernel
+        ran = self.last.ran.reached(executed, opened(kernel.image, kernel.release))
+        return replace(self, last=replace(self.last, ran=ran)) if ran else None
 
     def _with(self, tree: SourceTree) -> engine.Transplant:
         is_last = tree.tree == self.last.patched.tree
@@ -200,7 +193,7 @@ def transplants(
         kernel = own_kernel(own, series.base) if own else named()
         ground = engine.ground_of(kernel, series.base, own, progress=progress)
     trees = [step.tree for step in series.steps]
-    ran = ExecutedObjects(partial(executed, ground.kernel) if executed and not own else None)
+    ran = ExecutedObjects(partial(executed, ground.kernel) if executed else None)
     last = engine.Transplant(
         ground=ground, patched=trees[-1], confined=confined, progress=progress, ran=ran
     )

@@ -173,7 +173,7 @@ class CheckPage(msgspec.Struct, frozen=True, kw_only=True):
 
     paths: scenarios that execute changed code.  identical: counted scenarios that do not.
     unseen: changed functions that no scenario executes.  null: what building the base twice shows.
-    claims: on every architecture.  sentences: those of the mails with a figure, quoted, not judged.
+    claims: on every architecture.
     apart: how many paths have an answer on one of this page and the page before, and not on both.
     """
 
@@ -195,7 +195,6 @@ class CheckPage(msgspec.Struct, frozen=True, kw_only=True):
     state: tuple[str, ...]
     limits: tuple[str, ...]
     claims: tuple[JudgedClaim, ...] = ()
-    sentences: tuple[str, ...] = ()
     since: tuple[Since, ...]
     against: str = ""
     apart: int = 0

@@ -4,7 +4,7 @@
 At the end the decision, what is not known, and what the counts say of the series' claims.
 
 A claim is declared: `SCENARIO less|more|same [PERCENT]`, a trailer `Kdelta-claim:` of a mail or the
-value of `--claim`.  It is about the whole series.  Sentences with figures are quoted, never judged.
+value of `--claim`.  It is about the whole series.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from kdelta.check.page import (
 from kdelta.disassembly import image
 from kdelta.disassembly.identity import functions_of
 from kdelta.errors import SpecError
+from kdelta.kernels.image import transplanted
 from kdelta.kernels.kernel import Kernel
 from kdelta.metric import plural
 from kdelta.printable import few, known, quoted
@@ -50,25 +51,11 @@ from kdelta.source.patches import PatchMail, PatchSeries, SeriesStep
 # ---- claims -------------------------------------------------------------------------------------
 
 MOST_CLAIMS = 100
-MOST_SENTENCES = 50
-_LONGEST_SENTENCE = 1000  # characters of a sentence
 _OPTION = "--claim"
 _TRAILER = re.compile(r"^Kdelta-claim:(.*)$", re.MULTILINE | re.IGNORECASE)
 _PERCENT = re.compile(r"\d{1,5}(?:\.\d{1,6})?", re.ASCII)
 _FORM = "write SCENARIO less|more|same [PERCENT], for example: unmap:munmap less 12"
 _MOST_LESS = 100.0  # percent: a path cannot get shorter by more
-# Lines that tools write below a message, and no sentences.
-_METADATA = re.compile(
-    r"^(?:[a-z-]+-by|cc|link|closes|fixes|message-id|kdelta-claim|base-commit|change-id):.*$",
-    re.MULTILINE | re.IGNORECASE,
-)
-_SIGNATURE = re.compile(r"^-- ?$", re.MULTILINE)
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n\s*\n")
-# Digits that are no figure: of commits, shortlogs, names, numbers of patches.
-_NO_FIGURE = re.compile(
-    r"\b(?=\d*[a-f])[0-9a-f]{7,40}\b|\(\d+\):"
-    r"|\b[Pp]atch(?:es)? \d+(?:(?:,|-| and| to) ?\d+)*|\b[A-Za-z_]\w*\d\w*"
-)
 _ROUNDING = 1e-9
 
 
@@ -148,20 +135,6 @@ def _percent(text: str, direction: Direction, place: str) -> float:
     return value
 
 
-def sentences(series: PatchSeries) -> tuple[str, ...]:
-    """Each sentence of the mails that has a figure, as it stands there but for line breaks.
-
-    The title of the cover letter and the lines that tools write are left out.
-    """
-    texts = [series.cover.partition("\n")[2], *(step.text for step in series.steps)]
-    found: dict[str, None] = {}
-    for text in texts:
-        for part in _SENTENCE_END.split(_METADATA.sub("", _SIGNATURE.split(text)[0])):
-            if re.search(r"\d", _NO_FIGURE.sub("", part)) and len(found) < MOST_SENTENCES:
-                found[" ".join(part.split())[:_LONGEST_SENTENCE]] = None
-    return tuple(found)
-
-
 def judged(
     claims: Iterable[DeclaredClaim],
     arch: str,
@@ -236,7 +209,6 @@ _RUN = re.compile(
     r"(?:^|/)(?:Makefile|Kbuild|Kconfig)[^/]*$|^(?:scripts|tools)/|\.(?:mk|sh|pl|py)$"
 )
 _FILE = re.compile(r"^(?:---|\+\+\+) [ab]/(.+)$", re.MULTILINE)
-_BOOT = re.compile(r"^(?:@@.*@@|[-+]).*\b__init(?:data)?\b.*?(\w+)\s*[(\[=;]", re.MULTILINE)
 
 
 @dataclass(slots=True)
@@ -307,14 +279,12 @@ class CheckedSeries:
 
 
 def warnings(series: PatchSeries, *, confined: bool) -> Iterator[str]:
-    """A sentence for each patch that changes what a build runs, or code that runs at boot only."""
+    """A sentence for each patch that changes what a build runs."""
     where = "in bubblewrap, without network or home" if confined else "as you"
     yield from filter(None, [series.order])
     for number, diff in enumerate(series.changes(), start=1):
         if ran := dict.fromkeys(filter(_RUN.search, _FILE.findall(diff))):
             yield f"patch {number} changes what the build runs ({few(ran)}): it runs {where}."
-        if boot := dict.fromkeys(_BOOT.findall(diff)):
-            yield f"patch {number} changes __init code ({few(boot)}), which no scenario executes."
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,7 +377,7 @@ def _count(
             else:
                 found.unmeasured[each.scenario] = first.reason or str(first.outcome)
             if likely and not (likely := likely - {each.scenario}) and at < len(scenarios):
-                report(f"so far: {': '.join(_decided([found], path_rows(found), found.tolerance))}")
+                report(so_far([found], scenarios))
             each_row(found, at)
     if not found.counts:
         raise _uncounted(each.counted[0][1])
@@ -495,6 +465,21 @@ def _said(found: CheckedSeries, each: ScenarioCounts) -> str:
     return f"{_cell(row)}: {row.change}" + (f", {row.reason}" if row.reason else "")
 
 
+def so_far(sides: Sequence[CheckedSeries], scenarios: Sequence[str]) -> str:
+    """The decision by what is counted, on the last side perhaps a part of these scenarios."""
+    if not sides or not sides[-1].counts:
+        return "so far: no decision, since no scenario is counted with the patches"
+    last = sides[-1]
+    rows = [row for found in sides for row in path_rows(found)]
+    done = {each.scenario for each in last.counts} | last.unmeasured.keys()
+    left = [scenario_name(name) for name in scenarios if name not in done]
+    wait = [f"{len(left)} more ({few(left)})"] * bool(left) + ["the null"] * (not last.null)
+    ends = f"; not yet: {', '.join(wait)}" if wait else ""
+    decision = ": ".join(_decided(sides, rows, last.tolerance))
+    counted = f"{len(done)} of {plural(len(scenarios), 'scenario')}{_on(last.base)}"
+    return f"so far: {decision}; counted: {counted}{ends}"
+
+
 _NO_CHANCE = 2
 
 
@@ -535,8 +520,8 @@ def _built(
     if lines:
         return replace(row, same_image=True), None
     named = replace(row, functions=tuple(sorted(names)))
-    stay = kernels.stay(kernel) if isinstance(kernels, Transplants) else frozenset[str]()
-    return named, _Stage(row.number, kernel, names, stay)
+    told = transplanted(kernel.image) if isinstance(kernels, Transplants) else None
+    return named, _Stage(row.number, kernel, names, frozenset(told.kept if told else ()))
 
 
 def _wrong(row: PatchRow, why: str) -> PatchRow:
@@ -611,7 +596,6 @@ def page(
         **{name: own[name] for name in _OF_HOME},
         limits=(*filter(None, [series.order]), *_limits(found, elsewhere, confined=confined)),
         claims=tuple(claims),
-        sentences=sentences(series),
         since=(),
         against=against,
         program=_program(found, home.paths),

@@ -32,7 +32,6 @@ from kdelta.check.series import CheckedSeries, declared, parse, scenario_name
 from kdelta.cli import options
 from kdelta.cli.printing import print_json, print_lines, reporting, say
 from kdelta.cli.run import check_scenarios, every_scenario, go_on
-from kdelta.disassembly.identity import functions_of
 from kdelta.errors import Cancelled, InfraError, KdeltaError, SpecError
 from kdelta.files import path_of
 from kdelta.journal import files
@@ -118,7 +117,6 @@ _FORMS: dict[str, Callable[[CheckPage], str]] = {
 @click.option(
     "--against", type=click.Path(path_type=Path), help="The page.json of the version before."
 )
-@click.option("--each", is_flag=True, help=f"Build each of more than {_FEW} patches, too.")
 @click.option(
     "--format",
     "form",
@@ -142,7 +140,6 @@ def check(
     built: Path | None,
     *,
     field: bool,
-    each: bool,
     form: str,
     **given: Any,
 ) -> None:
@@ -179,7 +176,7 @@ def check(
             found = found_on(source, progress)
         caged = not (found.own or means.trust)
         _report(*uncelled, *check_series.warnings(found, confined=caged))
-        if not each and len(found.steps) > _FEW:
+        if len(found.steps) > _FEW:
             found = _shortened(found)
         claimed = declared(found.cover, found.steps, claims)
         counted = list(dict.fromkeys([*scenarios, *(claim.scenario for claim in claimed)]))
@@ -299,7 +296,7 @@ def _asked(folder: Path) -> list[str]:
 
 def _shortened(found: PatchSeries) -> PatchSeries:
     count = len(found.steps)
-    _report(f"{count} patches: only base and whole are built; --each builds every one")
+    _report(f"{count} patches: only the whole is made; check a part of them for each")
     texts = "\n\n".join(step.text for step in found.steps)
     whole = replace(found.steps[-1], title=f"all {count} patches", text=texts)
     return replace(found, title=f"{found.title}, {count} patches as one", steps=(whole,))
@@ -321,6 +318,7 @@ class _Check:
     own: own_build.OwnBuild | None
     ahead: _Ahead
     qemu: str = ""
+    known: list[CheckedSeries] = field(default_factory=list)
 
     def page(
         self,
@@ -335,8 +333,13 @@ class _Check:
         for name in self.scenarios:
             check_scenarios(spec.with_settings(study, scenarios=[name]))
         sides: list[CheckedSeries] = []
-        for arch in (HOME, *arches):
-            sides.append(self._side(arch, sides, progress))
+        try:
+            for arch in (HOME, *arches):
+                self.known = [*sides]
+                sides.append(self._side(arch, sides, progress))
+        except KeyboardInterrupt:
+            _report(check_series.so_far(self.known, self.scenarios))
+            raise
         page = self._made(sides, before, against, claims)
         for form, name in (("text", "page.txt"), ("html", _HTML), ("json", _PAGE)):
             (self.folder / name).write_text(_FORMS[form](page))
@@ -367,9 +370,7 @@ class _Check:
 
         def executed(kernel: Kernel) -> frozenset[str]:
             self.ahead.stop.set()
-            _report("counting the base: which objects are compiled depends on what is executed")
-            each = counter.each(lambda name: counter.one(kernel, name), self.scenarios)
-            return frozenset(functions_of({name for one in each for name in one.functions}))
+            return counter.executed(kernel, self.scenarios)
 
         try:
             made_by = self._kernels(arch, executed, progress)
@@ -379,6 +380,7 @@ class _Check:
 
         def each_row(so_far: CheckedSeries, at: int) -> None:
             nonlocal at_last
+            self.known = [*sides, so_far]
             progress(f"counting, {arch}", 100 * at / every)
             begun = time.monotonic()
             if begun >= at_last:
@@ -566,11 +568,13 @@ def commit(
     if confined:
         make.check_confinement()
     with reporting() as progress, tempfile.TemporaryDirectory(prefix="kdelta-commit-") as scratch:
-        placed, made = _placed(asked, **given, confined=confined, progress=progress)
-        _report(*check_series.warnings(placed.series, confined=confined))
         qemu, stop = means.wanted_qemu, threading.Event()
         bench = exact.bench_of(study, qemu, stop, progress, again=means.again)
         counter = compare.Counter(study, bench, Path(scratch), _report, means.jobs)
+        executed = partial(counter.executed, scenarios=scenarios, stored=no_count)
+        how: dict[str, Any] = {"confined": confined, "progress": progress}
+        placed, made = _placed(asked, executed, **given, **how)
+        _report(*check_series.warnings(placed.series, confined=confined))
 
         def each(at: int) -> None:
             progress("counting", 100 * at / len(scenarios))
@@ -589,14 +593,14 @@ def commit(
 
 
 def _placed(
-    asked: commits.AskedCommit, base: str, *, full: bool, confined: bool, progress: Progress
+    asked: commits.AskedCommit, executed: Executed, base: str, *, full: bool, **how: Any
 ) -> tuple[commits.Placed, kernels.Kernels]:
     if not full:
-        return commits.on_release(asked, base, confined=confined, progress=progress)
+        return commits.on_release(asked, base, executed=executed, **how)
     if not (base or asked.variant.target):
         raise SpecError("a patch has no parent", action="name what it is for: --base RELEASE")
     named, _ = _base(base or f"{asked.variant.path}@{asked.variant.target}", "deb")
-    named = tree_reference.located(named, progress=progress)
+    named = tree_reference.located(named, progress=how["progress"])
     _check_tools(named, HOME)
-    placed = commits.on_source(asked, tree_reference.source(named, progress=progress))
-    return placed, kernels.builds(named, HOME, confined=confined, progress=progress)
+    placed = commits.on_source(asked, tree_reference.source(named, progress=how["progress"]))
+    return placed, kernels.builds(named, HOME, **how)

@@ -15,6 +15,7 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, cast
@@ -507,8 +508,16 @@ def _resolved(
     with reporting() as progress:
 
         def executed(kernel: Kernel) -> frozenset[str]:
+            from kdelta.check.compare import Counter
+
             bench = exact.bench_of(study, means.wanted_qemu, threading.Event(), progress)
-            return exact.executed(study, bench, kernel, means.jobs)
+            ran, report = set[str](), partial(click.echo, err=True)
+            for point in points(study):
+                own = replace(bench, settings=point.machine)
+                with TemporaryDirectory(prefix="kdelta-executed-") as folder:
+                    counter = Counter(study, own, Path(folder), report, means.jobs)
+                    ran |= counter.executed(kernel, study.scenarios, seeds=study.plan.rounds)
+            return frozenset(ran)
 
         ways: dict[str, Any] = {"trust": means.trust, "executed": executed}
         found = releases.resolve_all(references, **own, **ways, progress=progress)

@@ -30,8 +30,6 @@ from kdelta.source import tree as trees
 from kdelta.study import spec
 from kdelta.verdict.comparison import LEAST_SEEDS, Verdict
 
-_COMMITS = 8  # of an interval that are counted
-
 
 @click.command()
 @click.argument("what", metavar="WORD|WORKLOAD:SCENARIO", shell_complete=options.scenarios)

@@ -31,7 +31,7 @@ from kdelta.table import columns
 
 WIDTH = 72
 MOST_LINES = 60
-_PATCHES, _PATHS, _CLAIMS, _SENTENCES, _SINCE = 10, 6, 6, 3, 4
+_PATCHES, _PATHS, _CLAIMS, _SINCE = 10, 6, 6, 4
 _PATHS_BESIDE, _COLUMN = 4, 11  # paths on several architectures; characters of each column
 _LAST, _MOST_LAST = 4, 24  # parts at the end that are never cut, and their lines at most
 _ACROSS = 3  # patches that have a column
@@ -210,9 +210,6 @@ def _parts(page: CheckPage, paths: int) -> Iterator[Sequence[str]]:
     states += [(each, f"State, {side.arch}: ") for side in page.elsewhere for each in side.state]
     yield ["", *(line for each, name in states for line in _wrapped(each, name))]
     yield [line for each in page.limits for line in _wrapped(each, "- ")]
-    said = "Sentences with figures in the mails, as they stand there and not judged:"
-    quotes = [f'"{columns.headline(each, 90)}"' for each in page.sentences]
-    yield _listed(said, quotes, _SENTENCES, "- ")
     claims = [f"{_claim(each)}: {each.verdict}, {each.why}" for each in page.claims]
     yield _listed("Declared claims, judged by path length:", claims, _CLAIMS, "- ")
     yield _changed_since(page) if page.against else []

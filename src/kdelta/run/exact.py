@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-import tempfile
 import threading
 from collections.abc import Hashable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +13,6 @@ from msgspec import structs
 
 from kdelta import cache, workload
 from kdelta.archive.apt import Progress
-from kdelta.disassembly.identity import functions_of
 from kdelta.errors import KdeltaError, SpecError
 from kdelta.export import is_export
 from kdelta.guests import qemu
@@ -32,7 +29,7 @@ from kdelta.run.counting import depends_on, run_trial
 from kdelta.run.guest_trial import Bench
 from kdelta.run.runner import AS_PLANNED, How, Trials, tried
 from kdelta.run.trial import kernel_of, not_for
-from kdelta.sample import Instrument, Outcome, Source, TrialRecord, TrialResult
+from kdelta.sample import Instrument, Source, TrialRecord, TrialResult
 from kdelta.study import probes
 from kdelta.study.spec import Study, points
 
@@ -228,25 +225,3 @@ def bench_of(
         again=again,
         probes=study.plan.probes,
     )
-
-
-def executed(study: Study, bench: Bench, kernel: Kernel, jobs: int | None) -> frozenset[str]:
-    """The functions that the scenarios of a study execute on a kernel, several guests at once.
-
-    Raises SpecError where one cannot be counted there, InfraError.
-    """
-    trials = SingleTrials(study, bench, jobs)
-    at_once = jobs or leases.at_once(guests_of(study))
-    with (
-        tempfile.TemporaryDirectory(prefix="kdelta-executed-") as scratch,
-        ThreadPoolExecutor(at_once) as pool,
-    ):
-        numbers, names = range(len(study.scenarios)), study.scenarios
-        results = [
-            *pool.map(lambda at, name: trials.of(kernel, at, name, Path(scratch)), numbers, names)
-        ]
-    for name, result in zip(names, results, strict=True):
-        if result.outcome is not Outcome.OK:
-            raise SpecError(f"{name} cannot be counted on {kernel.reference}: {result.reason}")
-    ran = functions_of(row.function for result in results for row in result.exact.functions)
-    return frozenset(ran)

@@ -408,7 +408,7 @@ class Beside:
 
     maker: make.Make
     source: Path
-    changed: frozenset[Path]
+    changed: frozenset[Path] = frozenset()
 
     def compiled(
         self, name: str, target: Path, *more: str, confined: bool = False
@@ -483,13 +483,14 @@ def note_tried(output: Path, target: str) -> None:
     path.with_name(f".{path.name}.cmd").touch()
 
 
-def sources(output: Path, target: str) -> frozenset[str]:
+def sources(maker: make.Make, target: str) -> frozenset[str]:
     """The files of the source of which a target is made, as kbuild noted it; none for no target."""
-    path = output / target
+    path = maker.output / target
     with contextlib.suppress(OSError):
         note = files.content(path.with_name(f".{path.name}.cmd"), _MOST_NOTE)
-        words = (word for word in note.decode(errors="replace").split() if word.startswith("../"))
-        return frozenset(word.removeprefix("../") for word in words)
+        words = note.decode(errors="replace").split()
+        places = (os.path.normpath(maker.output / word) for word in words)
+        return frozenset(place.removeprefix(f"{maker.source}/") for place in places)
     return frozenset()
 
 

@@ -154,7 +154,7 @@ def changed_to(tree: SourceTree, base: SourceTree, maker: make.Make) -> Iterator
     kept = [name for name, how in names.items() if how != "D"]
     git.write_files(tree.tree, kept, shown, borrowed=tree.objects)
     try:
-        yield build.Beside(maker=maker, source=maker.source, changed=frozenset())
+        yield build.Beside(maker=maker, source=maker.source)
     finally:
         shutil.rmtree(shown)
         shown.mkdir()

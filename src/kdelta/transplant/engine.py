@@ -9,10 +9,9 @@ behind the image in one file: PID 1 loads it before anything else.
 from __future__ import annotations
 
 import contextlib
-import re
 import tempfile
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -39,7 +38,6 @@ _OWN = ("transplant", "disassembly", "options.py", "options.toml", "source/build
 _NAME = "kdelta_transplant"
 _FILE = "transplant.ko"
 _COMPILE_S = 600.0
-_MAY_BE_WIDE = re.compile(r"(?:arch/x86/)?include/.*\.h")
 # A module without the image's CRCs is taken, and functions begin with room for a jump.
 _NEEDED = ("MODULES", "MODULE_FORCE_LOAD", "DYNAMIC_FTRACE")
 
@@ -141,17 +139,17 @@ class Transplant:
         """
         name = name or f"{self.ground.tree.name}+{'+'.join(self.patched.variants)}"
         content, words = partial(self._content, null=null), [str(null)]
-        files = objects.check_source(self.ground.tree, self.patched)
-        if self.ran.functions and any(_MAY_BE_WIDE.match(each) for each in files):
+        if self.ran.functions and any(name.endswith(".h") for name in self._files()):
             with self.ground.opened(self.progress) as maker:
-                touched, some = self._touched(maker)
-                words += touched if some else ()
+                words += sorted(self.ran.names) if self._touched(maker)[1] else ()
         return kept(self.ground, self.patched, words, content, reference=reference, name=name)
 
+    def _files(self) -> tuple[str, ...]:
+        return objects.check_source(self.ground.tree, self.patched)
+
     def _touched(self, maker: make.Make) -> tuple[dict[str, bool], bool]:
-        files = objects.check_source(self.ground.tree, self.patched)
         image = opened(self.ground.kernel.image, self.ground.kernel.release)
-        return self.ran.touched(files, maker, image, self.progress)
+        return self.ran.touched(self._files(), maker, image, self.progress)
 
     def _content(self, *, null: bool) -> bytes:
         """The image's file."""
@@ -174,11 +172,17 @@ class Transplant:
         image = opened(self.ground.kernel.image, self.ground.kernel.release)
         touched, some = self._touched(maker)
         old = self._prepared(maker, image, touched)
+        readers = [*self._readers(maker, old)] if some else []
+        plain = build.Beside(maker=maker, source=maker.source)
+        was = [self._text(plain, name) for name in readers]
         with self.ground.changed_to(self.patched, maker, [*old]) as place:
-            if some:
-                self._check_shared(maker, place, [*old])
+            now = [self._text(place, name) for name in readers]
+            words = set[str]().union(*map(wide.shared, was, now))
+            known = {*self._files(), *(f"{name[:-2]}.c" for name in old)}
+            objects.check_named(words, known, maker.source)
             new = self._compiled(place, [*old])
-        parts, stay = list[Patched](), set(self.ran.lost if some else ())
+        ran, parts = self.ran, list[Patched]()
+        stay = wide.lost(ran.names, ran.objects, image) if some else set[str]()
         # Of a header most objects stay as they are, to the byte: nothing is read of these.
         for name in (name for name, own in old.items() if own != new[name]):
             if not is_c(maker, name):
@@ -197,19 +201,14 @@ class Transplant:
                 parts.append(part)
         return image, parts, stay
 
-    def _check_shared(self, maker: make.Make, place: build.Beside, names: Sequence[str]) -> None:
-        """Raise NotTransplantedError where what the patch changes has to be one for all objects."""
-        files = objects.check_source(self.ground.tree, self.patched)
-        left = {name for name in files if name.endswith(".h")}
-        plain = build.Beside(maker=maker, source=maker.source, changed=frozenset())
-        shared_names, known = set[str](), {*files, *(f"{name[:-2]}.c" for name in names)}
+    def _readers(self, maker: make.Make, names: Iterable[str]) -> Iterator[str]:
+        """Objects that together read all headers that the patch changes."""
+        left = {name for name in self._files() if name.endswith(".h")}
         for name in names:
-            read = left & build.sources(maker.output, name)
+            read = left & build.sources(maker, name)
             if read and is_c(maker, name):
                 left -= read
-                was, now = (self._text(each, name) for each in (plain, place))
-                shared_names |= wide.shared(was, now)
-        objects.check_named(shared_names, known, maker.source)
+                yield name
 
     def _text(self, place: build.Beside, name: str) -> str:
         """What the preprocessor makes of the source of an object, with all macros."""
@@ -230,7 +229,7 @@ class Transplant:
                 raise objects.cannot(f"{named[0]} is not in the build")
             if not (maker.output / "scripts/module.lds").exists():
                 maker.run(["modules_prepare"], progress=self.progress)
-            plain = build.Beside(maker=maker, source=maker.source, changed=frozenset())
+            plain = build.Beside(maker=maker, source=maker.source)
             found = self._compiled(plain, [name for name in touched if name not in missing])
         else:
             objects.made(maker, touched, self.progress)

@@ -42,11 +42,11 @@ class NotTransplantedError(SpecError):
     """The patch has to be built as a whole kernel; the text says which part of it and why."""
 
 
-def cannot(why: str) -> NotTransplantedError:
-    """The error for a patch of which a part cannot be transplanted."""
+def cannot(why: str, otherwise: str = "") -> NotTransplantedError:
+    """The error for a patch of which a part cannot be transplanted.  otherwise: what else to do."""
     return NotTransplantedError(
         f"the patch cannot be put into the kernel: {why}",
-        action="build the whole kernel: tree:deb:RELEASE+PATCH",
+        action=f"{otherwise}build the whole kernel: tree:deb:RELEASE+PATCH",
     )
 
 
@@ -120,7 +120,8 @@ def touched(files: Sequence[str], source: Path, *, some: bool = False) -> dict[s
     if len(found) > MOST:
         if some:
             return found
-        raise cannot(f"{len(found)} objects include what it changes, more than {MOST}")
+        why = f"{len(found)} objects include what it changes, more than {MOST}"
+        raise cannot(why, "name scenarios, which say what runs: kdelta run or check; or ")
     if of_assembly:
         raise cannot(f"what it changes is included by {of_assembly[0]}, which is no C file")
     return found
@@ -235,8 +236,11 @@ def _places(name: str, quote: str, included: str) -> Iterator[str]:
 
 
 def made(maker: Make, wanted: Mapping[str, bool], progress: Progress | None) -> None:
-    """Make objects that are not there yet.  False: one that need not compile."""
-    if all(build.is_noted(maker.output, name) for name in wanted):
+    """Make objects that are not there yet.  False: one that need not compile.
+
+    A user's build has what its image has.
+    """
+    if maker.over or all(build.is_noted(maker.output, name) for name in wanted):
         return
     with build.making(maker) as own:
         missing = [name for name in wanted if not build.is_noted(own.output, name)]

@@ -13,18 +13,22 @@ import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kdelta.archive.apt import Progress
+from kdelta.disassembly.image import opened
 from kdelta.errors import InfraError, KdeltaError, SpecError
 from kdelta.files import path_of
 from kdelta.kernels import debian, reference
+from kdelta.kernels.image import transplanted
 from kdelta.kernels.kernel import Kernel
 from kdelta.source import tree_reference
 from kdelta.source.tree import SourceTree
+from kdelta.transplant import objects
 
 if TYPE_CHECKING:
-    from kdelta.transplant.engine import Ground
+    from kdelta.transplant.engine import Ground, Transplant
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +85,7 @@ def resolve_all(
 ) -> list[Kernel | InfraError]:
     """As kernels.reference.resolve_all.  Where a patch is put into a series, the series is the
     newest release of it whose source can be had, without the patch, too.  executed: is asked where
-    options are left out.
+    options are left out, or a patch changes a header that many objects include.
     """
     parsed = {text: parse(text) for text in texts}
     for _, words in parsed.values():  # before a source is fetched
@@ -118,7 +122,7 @@ def of_words(
     """A release with patches, or without options, as they are written.  Raises as
     engine.transplanted and without.without do.
     """
-    from kdelta.transplant import engine, without
+    from kdelta.transplant import engine, wide, without
 
     if off := [word.removeprefix(_WITHOUT) for word in filter(is_option, words)]:
         if len(off) < len(words):
@@ -134,8 +138,29 @@ def of_words(
     patched = tree_reference.applied(ground.tree, variants)
     called = ("undo=" * v.undone + (v.file or v.name) for v in variants)
     name = "+".join((ground.tree.name, *called))
-    made = engine.Transplant(ground=ground, patched=patched, confined=confined, progress=progress)
-    return made.kernel(reference=text, name=name)
+    known = wide.ExecutedObjects(partial(executed, ground.kernel) if executed else None)
+    made = engine.Transplant(
+        ground=ground, patched=patched, confined=confined, progress=progress, ran=known
+    )
+    return _settled(made, executed, text, name)
+
+
+def _settled(made: Transplant, executed: Executed | None, text: str, name: str) -> Kernel:
+    """Its kernel, made again while other objects have what is executed there.
+
+    Raises NotTransplantedError where an executed function may be as before the patch.
+    """
+    kernel, base = made.kernel(reference=text, name=name), made.ground.kernel
+    told = transplanted(kernel.image) if made.ran.objects else None
+    if executed is None or told is None:
+        return kernel
+    ran = executed(kernel)
+    if more := made.ran.reached(ran, opened(base.image, base.release)):
+        return _settled(replace(made, ran=more), executed, text, name)
+    if left := ran & {*told.kept}:
+        why = f"{min(left)}() is executed and may have the code of before"
+        raise objects.cannot(why, "let kdelta check leave out the paths that execute it; or ")
+    return kernel
 
 
 def ground_of(
@@ -145,7 +170,7 @@ def ground_of(
 
     Raises SpecError for an unknown release, InfraError when no source can be had.
     """
-    from kdelta.transplant import engine, objects
+    from kdelta.transplant import engine
 
     if arch != "amd64":
         raise objects.cannot(f"that is done for amd64 only, not for {arch}")

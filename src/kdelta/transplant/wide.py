@@ -11,7 +11,6 @@ and how a function is called.
 from __future__ import annotations
 
 import logging
-import math
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -24,14 +23,12 @@ from kdelta.archive.apt import Progress
 from kdelta.disassembly import relocatable
 from kdelta.disassembly.image import Image
 from kdelta.source import build
-from kdelta.source.make import Make, jobs
+from kdelta.source.make import Make
 from kdelta.transplant import objects
 from kdelta.transplant.proof import Listing, prove
 
 log = logging.getLogger(__name__)
 
-MOST = 600
-_OBJECT_S = 1.1  # of one CPU, to compile an object
 _FAR, _NEAR = 300, 2  # functions on each side of one that are asked for, and that tell objects
 _ASSEMBLER = ("arch/x86/entry", "arch/x86/lib", "arch/x86/kernel", "lib/crypto/x86")
 _LABELS, _LABEL_BYTES, _JUMP_BYTES = "__jump_table", 16, 5
@@ -60,12 +57,10 @@ class ExecutedObjects:
     """What scenarios execute on a release, and the objects that have it; found when first needed.
 
     functions: gives their names; None: a header that too many objects include is refused.
-    lost: those of which not every object is known.
     """
 
     functions: Callable[[], frozenset[str]] | None = None
     names: frozenset[str] = frozenset()
-    lost: set[str] = field(default_factory=set)
     objects: Mapping[str, FoundObject] = field(default_factory=dict)
     _touched: dict[tuple[str, ...], tuple[dict[str, bool], bool]] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
@@ -73,10 +68,7 @@ class ExecutedObjects:
     def touched(
         self, files: tuple[str, ...], maker: Make, image: Image, progress: Progress | None
     ) -> tuple[dict[str, bool], bool]:
-        """As objects.touched; of more than objects.MOST those that have what ran, and True.
-
-        Raises NotTransplantedError for more than MOST of them, InfraError.
-        """
+        """As objects.touched; of more than objects.MOST those that have what ran, and True."""
         with self._lock:
             if files in self._touched:
                 return self._touched[files]
@@ -86,22 +78,17 @@ class ExecutedObjects:
             if not self.objects:
                 self.names = self.functions()
                 self.objects = having(maker, self.names, image, progress)
-                self.lost = lost(self.names, self.objects, image)
             headers = {name for name in files if name.endswith(".h")}
-            read = [name for name in self.objects if headers & build.sources(maker.output, name)]
+            read = [name for name in self.objects if headers & build.sources(maker, name)]
             found = dict.fromkeys(read, False) | {name: True for name in every if every[name]}
-            said = f"{len(every):,} objects include what it changes"
-            if len(found) > MOST:
-                raise objects.cannot(f"{said}, and {len(found)} have what ran, more than {MOST}")
-            log.warning(
-                "note: %s; the %d that have what scenarios execute are compiled, in about %d min",
-                said, len(found), math.ceil(_OBJECT_S * len(found) / jobs() / 60),
-            )  # fmt: skip
+            said = "note: of %d objects that include what it changes %d have what scenarios execute"
+            log.warning(said, len(every), len(found))
             return self._touched.setdefault(files, (found, True))
 
-    def outside(self, executed: Collection[str], image: Image) -> set[str]:
-        """Which functions of the image that ran later are not in these objects."""
-        return lost(set(executed) - self.names, self.objects, image) if self.objects else set()
+    def reached(self, executed: Collection[str], image: Image) -> ExecutedObjects | None:
+        """The same with functions that ran later in objects that stayed; None where none did."""
+        more = lost(set(executed) - self.names, self.objects, image) if self.objects else ()
+        return ExecutedObjects(lambda: self.names.union(more)) if more else None
 
 
 def having(
