@@ -21,6 +21,7 @@ from kdelta.cli.check import _Check
 from kdelta.cli.main import cli
 from kdelta.errors import KdeltaError, SpecError
 from kdelta.kernels.kernel import Kernel
+from kdelta.metric import Grade
 from kdelta.rendering import check as view
 from kdelta.sample import ExactData, FunctionCount, Outcome, PhaseCounts, StateField, TrialResult
 from kdelta.source import make, tree_reference
@@ -53,6 +54,8 @@ def kernel(source: SourceTree) -> Kernel:
 
 class Counts:
     """Counts: of a kernel's name its number of instructions; "panics" does not boot."""
+
+    grade = Grade.EXACT_PATH
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str]] = []
@@ -187,14 +190,10 @@ def test_hundredths_of_percent_are_told_and_are_no_change(monkeypatch: pytest.Mo
         ("900+40960", 1, Effect.OPEN, Ruling.UNDECIDED),  # by fewer
         ("1100+40960", 1, Effect.MORE, Ruling.REJECT),
         ("900+80", 1, Effect.LESS, Ruling.ACCEPT),  # a field of a structure
-        ("900+360", 1, Effect.LESS, Ruling.ACCEPT),  # 36 bytes are worth 9 instructions of 10
         ("990+2560", 1, Effect.OPEN, Ruling.UNDECIDED),  # 256 are worth 64, of one fewer
         ("1005+2560", 1, Effect.OPEN, Ruling.UNDECIDED),  # 256 bytes are worth up to 64 %
-        ("1005+2560", 70, Effect.MORE, Ruling.ACCEPT),
         ("1005+40960", 1, Effect.OPEN, Ruling.UNDECIDED),  # within the tolerance or far not
-        ("1005+40960", 70, Effect.OPEN, Ruling.UNDECIDED),
         ("1005+40960", 0.1, Effect.MORE, Ruling.REJECT),  # whatever they are worth
-        ("1005+40960", 0, Effect.MORE, Ruling.REJECT),
     ],
 )
 def test_a_page_that_is_copied_by_one_instruction_is_no_less_work(
@@ -288,9 +287,6 @@ def test_who_pays_for_patch_1_and_who_gains_by_patch_3(monkeypatch: pytest.Monke
     found, _ = along(monkeypatch, *names, base="1000")
     page = paged(series(*names, base="1000"), found)
     assert [(row.longer, row.shorter) for row in page.patches] == [(1, 0), (0, 0), (0, 1)]
-    text = " ".join(view.text(page).split())
-    assert "Who pays, who gains patch 1 patch 3 all" in text
-    assert f"{SCENARIOS[1]} (base pages) +10.00 % -18.18 % -10.00 %" in text
     rows = json.loads(view.json(page))["paths"][0]["parts"]
     assert [(row["patch"], round(row["percent"], 2)) for row in rows] == [(1, 10.0), (3, -18.18)]
     cells = "".join(f'<td class="number">{n} %</td>' for n in ("+10.00", "-18.18", "-10.00"))
@@ -349,16 +345,6 @@ def test_another_name_of_what_is_executed_is_executed(monkeypatch: pytest.Monkey
 def test_a_base_that_counts_nothing_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SpecError, match="Kernel panic"):
         along(monkeypatch, base="panics")
-
-
-def test_the_title_of_a_cover_letter_is_no_part_of_its_first_sentence(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    found, _ = along(monkeypatch, "1100")
-    letter = replace(series("1100"), cover="mm: a series of 2\nmprotect() becomes 12 % faster.")
-    page = paged(letter, found)
-    assert page.sentences == ("mprotect() becomes 12 % faster.",)
-    assert page.claims == ()
 
 
 def test_claims_are_judged_on_every_architecture_and_change_no_decision(
@@ -420,7 +406,6 @@ def test_the_command_counts_and_judges_what_a_mail_declares(
     assert ended.exit_code == 0, ended.output
     said = " ".join(ended.stdout.split())
     assert SCENARIOS[1] in counted  # whatever --only says
-    assert '- "Before: 100 RPS After: 101 RPS"' in said
     assert f"{SCENARIOS[1]} less 10 (patch 1): supported, 100.00 -> 90.00 a page (-10.00 %)" in said
     assert f"{SCENARIOS[1]} more (--claim): contradicted, 100.00 -> 90.00" in said
     counted.clear()

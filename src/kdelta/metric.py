@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -53,6 +54,12 @@ def number(value: float) -> str:
 def decimals(value: float) -> int:
     """How many decimals `number` gives a value."""
     return 2 if abs(value) < 99.995 else 1 if abs(value) < 99999.95 else 0
+
+
+def few(names: Collection[str], most: int = 3, between: str = ", ") -> str:
+    """The first of several, and how many more there are."""
+    more = len(names) - most
+    return between.join([*names][:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def plural(count: int, noun: str) -> str:

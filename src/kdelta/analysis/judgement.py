@@ -19,7 +19,7 @@ from itertools import pairwise
 from kdelta.archive.apt import Progress
 from kdelta.errors import SpecError
 from kdelta.imports.record import SET, Case, GroupAudit, Import, Pairs, Published, audits, cases
-from kdelta.metric import Better, Grade, Metric
+from kdelta.metric import Better, Grade, Metric, few
 from kdelta.stats import detectors, timing
 from kdelta.stats.timing import percent, shares
 from kdelta.verdict.comparison import Caution, Comparison, Share, Trap, Verdict
@@ -27,7 +27,6 @@ from kdelta.verdict.series import Series, Summary
 
 # What is said of values that were not published would only repeat that they were not.
 _TOLD = 50  # metrics, between two times when the user sees how many were judged
-_SHOWN = 3  # of things of one kind that a sentence names
 _BOOTS = "at least 5 boots an arm"
 _CORRECTED = "Holm's correction"  # what of a step did not survive is said with it
 _ABOUT_VALUES = (Trap.FEW, Trap.FAILED, Trap.ORDER, Trap.REPLICATE, Trap.CONTROL)
@@ -560,7 +559,11 @@ def _answer(
         invalid=(
             *dict.fromkeys(unsound),
             *_reasons(pairs, Verdict.INVALID),
-            *([f"one arm only, so nothing to compare: {_some(alone)}"] if alone else ()),
+            *(
+                [f"one arm only, so nothing to compare: {few(alone, between='; ')}"]
+                if alone
+                else ()
+            ),
         ),
         contradicted=tuple(_contradicted(findings)),
         doubtful=tuple(_doubtful(findings)),
@@ -572,11 +575,6 @@ def _answer(
 def _place(finding: Finding) -> str:
     where = ", ".join(f"{name} {text}" for name, text in finding.group)
     return f"{finding.metric.name} ({where})" if where else finding.metric.name
-
-
-def _some(texts: Sequence[str]) -> str:
-    more = len(texts) - _SHOWN
-    return "; ".join(texts[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _alike(told: Sequence[tuple[str, str, Sequence[str]]]) -> Iterator[str]:
@@ -600,7 +598,7 @@ def _holds(pairs: Sequence[tuple[Finding, JudgedPair]]) -> Iterator[str]:
             text = f"{_place(finding)} {change(pair)}".strip()
             found.setdefault((pair.old, pair.new, verdict), []).append(text)
     for (old, new, verdict), places in found.items():
-        yield f"{old} -> {new}: {verdict} in {_some(places)}"
+        yield f"{old} -> {new}: {verdict} in {few(places, between='; ')}"
 
 
 def _reasons(pairs: Sequence[tuple[Finding, JudgedPair]], verdict: Verdict) -> Iterator[str]:
@@ -619,7 +617,7 @@ def _contradicted(findings: Sequence[Finding]) -> Iterator[str]:
     cautions = (caution for finding in findings for caution in finding.cautions)
     of_facts = (one.sentence for one in cautions if one.trap is Trap.FACTS)
     if texts := dict.fromkeys(text for text in of_facts if "published" in text):
-        yield f"published, and not what the values make: {_some([*texts])}"
+        yield f"published, and not what the values make: {few(texts, between='; ')}"
 
 
 def _doubtful(findings: Sequence[Finding]) -> Iterator[str]:
@@ -650,7 +648,7 @@ def _lost(findings: Sequence[Finding]) -> Iterator[str]:
         if one.failed
     )
     if texts or said:
-        yield f"runs without a value: {_some([*(texts or said)])}"
+        yield f"runs without a value: {few(texts or said, between='; ')}"
 
 
 def _ran(finding: Finding) -> Iterator[Summary]:

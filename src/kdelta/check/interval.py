@@ -95,7 +95,7 @@ def undone(
     step: float,
     counter: Counter,
     *,
-    most: int,
+    most: int = 8,
     progress: Progress,
 ) -> Iterator[Undone]:
     """Each commit undone in a release, until one explains the step; then those that were not tried.

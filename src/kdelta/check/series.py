@@ -4,7 +4,7 @@
 At the end the decision, what is not known, and what the counts say of the series' claims.
 
 A claim is declared: `SCENARIO less|more|same [PERCENT]`, a trailer `Kdelta-claim:` of a mail or the
-value of `--claim`.  It is about the whole series.  Sentences with figures are quoted, never judged.
+value of `--claim`.  It is about the whole series.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from kdelta.check.page import (
     HOME,
     LEAST_PERCENT,
     TOLERANCE,
+    WORDS,
     CheckPage,
     ClaimVerdict,
     DeclaredClaim,
@@ -41,7 +42,7 @@ from kdelta.disassembly import image
 from kdelta.disassembly.identity import functions_of
 from kdelta.errors import SpecError
 from kdelta.kernels.kernel import Kernel
-from kdelta.metric import plural
+from kdelta.metric import Grade, few, plural
 from kdelta.printable import known, quoted
 from kdelta.sample import Outcome
 from kdelta.source.build import BUILT_FOR
@@ -50,25 +51,11 @@ from kdelta.source.patches import PatchMail, PatchSeries, SeriesStep
 # ---- claims -------------------------------------------------------------------------------------
 
 MOST_CLAIMS = 100
-MOST_SENTENCES = 50
-_LONGEST_SENTENCE = 1000  # characters of a sentence
 _OPTION = "--claim"
 _TRAILER = re.compile(r"^Kdelta-claim:(.*)$", re.MULTILINE | re.IGNORECASE)
 _PERCENT = re.compile(r"\d{1,5}(?:\.\d{1,6})?", re.ASCII)
 _FORM = "write SCENARIO less|more|same [PERCENT], for example: unmap:munmap less 12"
 _MOST_LESS = 100.0  # percent: a path cannot get shorter by more
-# Lines that tools write below a message, and no sentences.
-_METADATA = re.compile(
-    r"^(?:[a-z-]+-by|cc|link|closes|fixes|message-id|kdelta-claim|base-commit|change-id):.*$",
-    re.MULTILINE | re.IGNORECASE,
-)
-_SIGNATURE = re.compile(r"^-- ?$", re.MULTILINE)
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n\s*\n")
-# Digits that are no figure: of commits, shortlogs, names, numbers of patches.
-_NO_FIGURE = re.compile(
-    r"\b(?=\d*[a-f])[0-9a-f]{7,40}\b|\(\d+\):"
-    r"|\b[Pp]atch(?:es)? \d+(?:(?:,|-| and| to) ?\d+)*|\b[A-Za-z_]\w*\d\w*"
-)
 _ROUNDING = 1e-9
 
 
@@ -146,20 +133,6 @@ def _percent(text: str, direction: Direction, place: str) -> float:
             action=f"write a number from {least} to {most}",
         )
     return value
-
-
-def sentences(series: PatchSeries) -> tuple[str, ...]:
-    """Each sentence of the mails that has a figure, as it stands there but for line breaks.
-
-    The title of the cover letter and the lines that tools write are left out.
-    """
-    texts = [series.cover.partition("\n")[2], *(step.text for step in series.steps)]
-    found: dict[str, None] = {}
-    for text in texts:
-        for part in _SENTENCE_END.split(_METADATA.sub("", _SIGNATURE.split(text)[0])):
-            if re.search(r"\d", _NO_FIGURE.sub("", part)) and len(found) < MOST_SENTENCES:
-                found[" ".join(part.split())[:_LONGEST_SENTENCE]] = None
-    return tuple(found)
 
 
 def judged(
@@ -265,12 +238,13 @@ class CheckedSeries:
     where that is by the memory that it takes, in percent: their base has as much taken.  unproven:
     those that execute functions which may have the code of before, and which.
     data_only: a patch changed the image and no function.  tolerance: percent by which a path may
-    get longer.  compiler, null: what the page says of them.
+    get longer.  compiler, null: what the page says of them.  grade: of all counts.
     """
 
     base: Kernel
     last: Kernel
     tolerance: float = TOLERANCE
+    grade: Grade = Grade.EXACT_PATH
     patches: list[PatchRow] = field(default_factory=list)
     counts: list[ScenarioCounts] = field(default_factory=list)
     unmeasured: dict[str, str] = field(default_factory=dict)
@@ -312,14 +286,9 @@ def warnings(series: PatchSeries, *, confined: bool) -> Iterator[str]:
     yield from filter(None, [series.order])
     for number, diff in enumerate(series.changes(), start=1):
         if ran := dict.fromkeys(filter(_RUN.search, _FILE.findall(diff))):
-            yield f"patch {number} changes what the build runs ({_few(ran)}): it runs {where}."
+            yield f"patch {number} changes what the build runs ({few(ran)}): it runs {where}."
         if boot := dict.fromkeys(_BOOT.findall(diff)):
-            yield f"patch {number} changes __init code ({_few(boot)}), which no scenario executes."
-
-
-def _few(names: Collection[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(list(names)[:_NAMED]) + more
+            yield f"patch {number} changes __init code ({few(boot)}), which no scenario executes."
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,7 +319,7 @@ def checked(
     Raises SourceError, SpecError where the base cannot be counted, or the null differs from it.
     """
     base = kernels.of(series.base)
-    found = CheckedSeries(base=base, last=base, tolerance=tolerance)
+    found = CheckedSeries(base=base, last=base, tolerance=tolerance, grade=counter.grade)
     if (first := counter.one(base, scenarios[0])).result.outcome is Outcome.BOOT_ERROR:
         raise _uncounted(first)
     stages: list[_Stage] = []
@@ -426,7 +395,7 @@ def _unproven(found: CheckedSeries, stages: Sequence[_Stage]) -> Iterator[tuple[
             name for at, one in each.counted[1:] for name in functions_of(one.functions) & stay[at]
         }
         if ran:
-            why = f"{_few(sorted(ran))} may have the code of before the patches"
+            why = f"{few(sorted(ran))} may have the code of before the patches"
             yield each.scenario, why
 
 
@@ -616,7 +585,6 @@ def page(
         **{name: own[name] for name in _OF_HOME},
         limits=(*filter(None, [series.order]), *_limits(found, elsewhere, confined=confined)),
         claims=tuple(claims),
-        sentences=sentences(series),
         since=(),
         against=against,
         program=_program(found, home.paths),
@@ -625,6 +593,7 @@ def page(
         qemu=qemu,
         kdelta=kdelta,
         command=command,
+        grade=found.grade,
     )
     return compared_with(made, before) if before else made
 
@@ -634,7 +603,7 @@ def _null(found: CheckedSeries) -> str:
     most = f"{max(own.values(), key=abs, default=0.0):+.2f} %"
     said = (
         f" But the memory that it takes moves {plural(len(own), 'path')} by up to {most}"
-        f" ({_few([*map(scenario_name, own)])}): there one saved guest executes both the old and"
+        f" ({few([*map(scenario_name, own)])}): there one saved guest executes both the old and"
         " the changed functions; with those of the null all its counts are the same."
     )
     return f"{found.null}{said if own else ''}"
@@ -664,6 +633,7 @@ def _decided(
     every: Sequence[CheckedSeries], paths: Sequence[PathRow], tolerance: float
 ) -> tuple[Ruling, str]:
     """every: the series on all architectures, amd64 first; paths: of all of them."""
+    words = WORDS[every[0].grade]
     moved = [row for row in paths if row.change.moved]
     worst = max(moved, key=lambda row: row.percent, default=None)
     best = min(moved, key=lambda row: row.percent, default=None)
@@ -695,7 +665,7 @@ def _decided(
         signs = f"; best {_cell(best)}" if best and best.percent < 0 else ""
         said = f"worst {_cell(worst)}, within the tolerance of {tolerance:g} %{signs}"
         return Ruling.ACCEPT, said
-    return Ruling.ACCEPT, f"no path got longer; best {_cell(best)}" if best else ""
+    return Ruling.ACCEPT, f"no path {words.worse}; best {_cell(best)}" if best else ""
 
 
 def _cell(row: PathRow | None) -> str:
@@ -725,7 +695,7 @@ def _limits(found: CheckedSeries, sides: Sequence[Elsewhere], *, confined: bool)
 
 def _unmeasured(found: CheckedSeries) -> list[str]:
     names = [scenario_name(each) for each in found.unmeasured]
-    return [f"Not counted on the base: {_few(names)}."] if names else []
+    return [f"Not counted on the base: {few(names)}."] if names else []
 
 
 def compared_with(made: CheckPage, before: CheckPage) -> CheckPage:

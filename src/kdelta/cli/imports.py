@@ -15,7 +15,6 @@ import click
 from kdelta import workload
 from kdelta.analysis import judgement
 from kdelta.check import compare, robot
-from kdelta.check.compare import count_difference
 from kdelta.cli import options
 from kdelta.cli.printing import page_width, print_found, reporting
 from kdelta.errors import SpecError
@@ -217,11 +216,11 @@ def ask(
         ((before, after),) = compare.count_pair(
             old, new, [loop], lambda line: click.echo(line, err=True), progress=progress, **counting
         )
-    found = count_difference(before, after)
-    _print(check_page.robot_answer(row, direction, found, f"{loop}, {old} -> {new}"))
-    _print([*([apart] if apart else []), *asked])
-    _print(check_page.robot_next(robot.in_turns(report, own), kernels))
-    if apart or found.undecided:
+    case, why = compare.between(before, after)
+    asked = [*([apart] if apart else []), *asked]
+    _print(check_page.robot_answer(row, direction, case, why, f"{loop}, {old} -> {new}"))
+    _print([*asked, *check_page.robot_next(robot.in_turns(report, own), kernels)])
+    if apart or why:
         click.get_current_context().exit(EXIT_UNDECIDED)
 
 

@@ -33,7 +33,7 @@ from kdelta.imports.record import (
     audited,
     in_order,
 )
-from kdelta.metric import Assume, Better, Metric
+from kdelta.metric import Assume, Better, Metric, few
 from kdelta.printable import known, meant, printable, quoted
 from kdelta.verdict.series import ReplicateUnit
 
@@ -122,10 +122,9 @@ class Collected:
                 raise SpecError(cause, place="--mapping", action=action)
         notes = []
         if names := [printable(name, 60) for name in self.skipped]:
-            shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if names[5:] else "")
             line = f'[metrics."{names[0]}"] better = "less"'
-            text = f"not judged, no direction is declared: {shown}; a mapping can, as in {line}"
-            notes.append(text)
+            shown = f"not judged, no direction is declared: {few(names, 5)}"
+            notes.append(f"{shown}; a mapping can, as in {line}")
         figures: list[ImportReading | Published] = [*self.readings, *self.published]
         arms = dict.fromkeys((item.arm, item.group) for item in figures)
         found = Contents(

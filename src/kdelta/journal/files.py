@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,6 +22,7 @@ import msgspec
 from kdelta import locks
 from kdelta.errors import SpecError, StoreError
 from kdelta.files import NotPlainError, content, decoded, is_full, sync, write_aside
+from kdelta.metric import few
 from kdelta.printable import meant, printable
 
 _NOT_OURS = (msgspec.MsgspecError, ValueError)  # of decoding a foreign file
@@ -139,11 +140,11 @@ class FolderKind:
         cause, action = f"there are no {self.word}s yet", self.first
         if matches:
             cause = f'"{text}" is the beginning of {len(matches)} {self.word}s'
-            action = f"there are {_listed(matches)}"
+            action = f"there are {few([each.name for each in matches], _SHOWN)}"
         elif known:
             near = meant(text, ["latest", *(folder.name for folder in known)])
             cause = f'no {self.word} is called "{text}"'
-            action = f"{near}there are {_listed(known)}"
+            action = f"{near}there are {few([each.name for each in known], _SHOWN)}"
         raise SpecError(cause, place=str(root), action=action)
 
     def _created(self, folder: Path) -> str:
@@ -156,12 +157,6 @@ class FolderKind:
 
 class _Created(msgspec.Struct, frozen=True):
     created: str = ""
-
-
-def _listed(folders: Sequence[Path]) -> str:
-    names = ", ".join(folder.name for folder in folders[:_SHOWN])
-    more = len(folders) - _SHOWN
-    return f"{names} and {more} more" if more > 0 else names
 
 
 def check_plain(folder: Path) -> None:

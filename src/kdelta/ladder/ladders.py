@@ -29,7 +29,7 @@ from kdelta.ladder.evidence import (
     nearest,
     obstacles,
 )
-from kdelta.metric import Grade
+from kdelta.metric import Grade, few
 from kdelta.procfs import compiler_family
 from kdelta.sample import TOTAL, Environment, Instrument, KernelIdentity, Outcome, Run, TrialResult
 from kdelta.verdict.comparison import Comparison, Share
@@ -51,9 +51,7 @@ def _of_trials(record: Run) -> Iterator[str]:
             name = f"{trial.workload}:{trial.scenario} on {labels[trial.arm]}"
             missing.setdefault(trial.result.reason, []).append(name)
     for reason, names in missing.items():
-        found = list(dict.fromkeys(names))
-        more = f" and {len(found) - 2} more" if len(found) > 2 else ""
-        yield f"Not measured: {', '.join(found[:2])}{more}: {reason}."
+        yield f"Not measured: {few(dict.fromkeys(names), 2)}: {reason}."
     failed = Counter(
         trial.result.outcome
         for trial in record.trials
@@ -352,7 +350,18 @@ def _ladder(own: ScenarioEvidence[M], rungs: tuple[Rung[M], ...], method: Method
         ),
         doubts=tuple({re.sub(r"[0-9.]+", "", text): text for text in found}.values()),
         beside=tuple(_machine_states(arms)),
-        failures=tuple(_failures(arms)),
+        failures=tuple(
+            Failure(
+                trial=trial.index,
+                arm=arm.arm.label,
+                outcome=trial.result.outcome,
+                reason=trial.result.reason,
+                console=trial.result.artifacts.get("console", ""),
+            )
+            for arm in arms
+            for trial in arm.trials
+            if trial.result and trial.result.outcome is not Outcome.OK
+        ),
         machines=_machines(arms, method),
         replicates=method.replicates(arms),
         done=sum(rung.done for rung in rungs),
@@ -554,21 +563,6 @@ def _steps(
         if (old := values.get(rung.previous or "")) and rung.total
     ]
     return tuple(sorted(steps, key=lambda step: step.size, reverse=True))
-
-
-def _failures(arms: Sequence[ArmEvidence[M]]) -> list[Failure]:
-    return [
-        Failure(
-            trial=trial.index,
-            arm=arm.arm.label,
-            outcome=trial.result.outcome,
-            reason=trial.result.reason,
-            console=trial.result.artifacts.get("console", ""),
-        )
-        for arm in arms
-        for trial in arm.trials
-        if trial.result and trial.result.outcome is not Outcome.OK
-    ]
 
 
 def _machines(arms: Sequence[ArmEvidence[M]], method: Method[M]) -> tuple[Machine, ...]:

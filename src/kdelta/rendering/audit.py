@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from kdelta.analysis.audit import Answer, Audit, FactCheck, MachineCheck, ScenarioAudit
-from kdelta.metric import plural
+from kdelta.metric import few, plural
 from kdelta.sample import Outcome
 from kdelta.table.columns import ABSENT, Line, Span, Tone, paragraph, short, shortened, table_of
 
@@ -30,7 +30,6 @@ _FLAGS = {
     "all_init_exit0": (Answer.YES, "a program did not end with 0"),
     "all_semantic_ok": (Answer.YES, "a trial's page state does not hold"),
 }
-_LISTED = 3  # arms that are named beside a value
 
 
 def show(audit: Audit, *, every: bool) -> list[Line]:
@@ -98,12 +97,7 @@ def _seen(fact: FactCheck) -> str:
     if not fact.differs:
         value, arms = fact.values[0]
         return f"{value} in {'all ' if len(arms) > 1 else ''}{len(arms)}"
-    return "; ".join(f"{value}: {_arms(arms)}" for value, arms in fact.values)
-
-
-def _arms(arms: Sequence[str]) -> str:
-    more = len(arms) - _LISTED
-    return ", ".join(arms[:_LISTED]) + (f" and {more} more" if more > 0 else "")
+    return "; ".join(f"{value}: {few(arms)}" for value, arms in fact.values)
 
 
 def _summary(audit: Audit) -> Iterator[Line]:

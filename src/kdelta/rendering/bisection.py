@@ -11,7 +11,7 @@ from kdelta.bisect.evidence import BisectionResult, Ending, Findings
 from kdelta.bisect.history import Commit
 from kdelta.bisect.journal import BisectStep, Journal, Point
 from kdelta.bisect.search import Likeness, Mark
-from kdelta.metric import number, plural
+from kdelta.metric import few, number, plural
 from kdelta.rendering.formats import picked
 from kdelta.table.columns import (
     Line,
@@ -72,9 +72,7 @@ def sentence(found: BisectionResult) -> str:
     values += _percent(judged.ratio) if judged else ""
     why = "; ".join(found.reasons)
     share = "" if found.share is None else f", {100 * found.share:.0f} % of the whole change"
-    skipped = ", ".join(short(point.label, _LABEL) for point in found.skipped[:_MOST_NAMED])
-    if (more := len(found.skipped) - _MOST_NAMED) > 0:
-        skipped += f" and {more} more"
+    skipped = few([short(point.label, _LABEL) for point in found.skipped], _MOST_NAMED)
     change, alike = f"The change is between {ends}: {values}{share}", f"do not differ: {values}"
     told = {
         Ending.STEP: f"{change}.",

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from kdelta import workload
 from kdelta.check.commit import VERDICTS, CommitAnswer, largest
 from kdelta.check.page import Effect, FunctionPart, PathRow
-from kdelta.metric import number, plural
+from kdelta.metric import few, number, plural
 from kdelta.table.columns import VERDICT_TONES, Line, Span, Tone, figure, paragraph, short, table_of
 from kdelta.verdict.comparison import Verdict
 
@@ -43,7 +43,7 @@ def lines(found: CommitAnswer) -> Iterator[Line]:
             if row.reason:
                 yield from paragraph(f"{row.scenario}: {row.change}: {row.reason}", Tone.WARN)
     elif found.executing and not found.paths:
-        rows = ((short(name, _WIDTH), _few(own, 2)) for name, own in found.executing.items())
+        rows = ((short(name, _WIDTH), few(own, 2)) for name, own in found.executing.items())
         yield from ((), *table_of(("scenario", "executes"), rows))
     most = largest(found.paths)
     if most and found.kernels and most.scenario.partition(":")[0] in workload.names():
@@ -55,7 +55,7 @@ def _headline(found: CommitAnswer) -> str:
     """Verdict, size and scope in one sentence."""
     name, base, most = found.name, found.base, largest(found.paths)
     looked = f"{found.looked} looked at"
-    looked += f", {len(found.skipped)} skipped: {_few([*found.skipped], 3)}" * bool(found.skipped)
+    looked += f", {len(found.skipped)} skipped: {few(found.skipped)}" * bool(found.skipped)
     if found.verdict is Verdict.SAME and not found.paths:
         return f"{name} changes no code of {base}: SAME."
     if not found.looked:
@@ -90,19 +90,19 @@ def _facts(found: CommitAnswer) -> Iterator[str]:
     state = "has it: it is undone there" if found.undone else "is without it: it is put in there"
     yield f"{found.base} {state}."
     yield from found.passed
-    if found.functions:
-        yield f"It changes {plural(len(found.functions), 'function')}: {_few(found.functions)}."
+    if names := found.functions:
+        yield f"It changes {plural(len(names), 'function')}: {few(names, _NAMED)}."
         yield "What the compiler inlined is part of its caller."
     if found.executing and found.unseen:
-        yield f"In no scenario: {_few(found.unseen)}."
+        yield f"In no scenario: {few(found.unseen, _NAMED)}."
     if found.paths:
         count = Counter(VERDICTS[row.change] for row in found.paths)
         told = ", ".join(f"{count[each]} {word}" for each, word in _WORDS.items() if count[each])
         yield f"{len(found.paths)} of {found.looked} paths execute it: {told}."
     if found.skipped:
-        yield f"Skipped: {_few([f'{name} ({why})' for name, why in found.skipped.items()])}."
+        yield f"Skipped: {few([f'{name} ({why})' for name, why in found.skipped.items()], _NAMED)}."
     if found.untried and (found.functions or found.paths):
-        yield f"Not tried: {_few(found.untried, 3)}."
+        yield f"Not tried: {few(found.untried)}."
 
 
 def _table(rows: Sequence[PathRow]) -> Iterator[Line]:
@@ -122,8 +122,3 @@ def _sign(part: FunctionPart) -> str:
     if abs(part.delta) < _SMALL:
         return f"{part.delta:+.2g}"
     return f"{'+' if part.delta > 0 else '-'}{number(abs(part.delta))}"
-
-
-def _few(names: Sequence[str], most: int = _NAMED) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more

@@ -23,6 +23,7 @@ from kdelta.disassembly.relocatable import FUNCTION
 from kdelta.errors import SpecError
 from kdelta.kernels.image import transplanted
 from kdelta.kernels.kernel import Kernel
+from kdelta.metric import few
 from kdelta.printable import meant
 from kdelta.source import build, kconfig
 from kdelta.source.make import Make
@@ -83,10 +84,9 @@ def without(
     told = transplanted(kernel.image)
     if told is None or not told.kept:
         return kernel
-    more = f" and {len(told.kept) - _SHOWN} more" if len(told.kept) > _SHOWN else ""
     what = (
         f"{len(told.kept)} of {len(executed)} functions that ran may keep {', '.join(off)}, so its"
-        f" cost is at least what is shown: {', '.join(told.kept[:_SHOWN])}{more}"
+        f" cost is at least what is shown: {few(told.kept, _SHOWN)}"
     )
     return replace(kernel, source=f"{kernel.source}; {what}")
 
