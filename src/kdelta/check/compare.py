@@ -158,8 +158,7 @@ class Counter:
         if result.outcome is not Outcome.OK:
             self._report(f"{kernel.name} {scenario}: {result.outcome} ({result.reason})")
         elif self.grade is Grade.EXACT_LINES:
-            told = kept_details(self._folder, trial.index)
-            return result, TrialDetails(sharing=told.sharing)
+            return result, TrialDetails(sharing=kept_details(self._folder, trial.index).sharing)
         return result, None
 
     def with_seeds(self, counted: Counted) -> Counted:
@@ -296,8 +295,8 @@ def _effect(
     clear = pairs is not None and pairs.clear and (pairs.difference > 0) == (new > old)
     within = not seeds and spread and abs(new - old) < _LEAST_SPREADS * spread and not clear
     if scattered or within:
-        what = "seeds" if seeds else "windows"
-        return Effect.SPREAD, f"{new - old:+.4g}, and its {what} differ by {spread or 0:.4g}"
+        whose = f"its {'seeds' if seeds else 'windows'} differ by {spread or 0:.4g}"
+        return Effect.SPREAD, f"{new - old:+.4g}, and {whose}"
     if 100 * abs(new - old) < LEAST_PERCENT * old:
         return Effect.SLIGHT, f"{new - old:+.4g}"
     return (Effect.MORE if new > old else Effect.LESS), ""

@@ -273,5 +273,6 @@ def read(path: Path, probe: str | None = None) -> CheckPage:
     if page.format != FORMAT:
         raise SpecError(f"is of format {page.format}, not {FORMAT}", place=str(path))
     if (page.grade is Grade.EXACT_LINES) is not bool(probe):
-        raise SpecError(f"counts {page.words.counted}", place=str(path), action="check like it")
+        cause, action = f"counts {page.words.counted}", "give a page of the same --probe"
+        raise SpecError(cause, place=str(path), action=action)
     return page
