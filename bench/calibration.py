@@ -23,10 +23,12 @@ from pathlib import Path
 import msgspec
 
 from kdelta.analysis.explanation import base_name
-from kdelta.check.compare import Counted, count_difference
-from kdelta.check.page import LEAST_PERCENT
+from kdelta.analysis.gate import gate
+from kdelta.check.compare import Counted, explained, part_of, record_of
+from kdelta.check.page import LEAST_PERCENT, FunctionPart
 from kdelta.disassembly import image
 from kdelta.disassembly.identity import functions_of, watched
+from kdelta.verdict.comparison import Verdict
 
 _RELEASE = re.compile(r"(\d{1,2})\.(\d{1,3})(?!\d)")
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s?%")
@@ -55,6 +57,41 @@ class CountsSay(StrEnum):
     SAME = "same"
     UNDECIDED = "undecided"
     NOT_COUNTED = "not counted"
+
+
+class CountDifference(msgspec.Struct, frozen=True, kw_only=True):
+    """A scenario on two kernels, in instructions per operation.
+
+    sure: the windows agree on the difference, or on there being none; reason: why not.
+    signless: why the sign of the difference means nothing; "" where it does.
+    functions: all that differ.  leading: those that an explanation begins with.
+    """
+
+    before: float | None
+    after: float | None
+    sure: bool
+    reason: str
+    functions: tuple[FunctionPart, ...]
+    signless: str = ""
+    leading: tuple[str, ...] = ()
+
+
+def count_difference(before: Counted, after: Counted) -> CountDifference:
+    """Compare two kernels that may be built differently, as far as that is possible."""
+    record = record_of(before, after)
+    found, case = explained(record), gate(record).cases[0]
+    exactly = gate(record, step_percent=LEAST_PERCENT).cases[0].comparison
+    return CountDifference(
+        before=case.old,
+        after=case.new,
+        sure=case.comparison.verdict not in (Verdict.UNDECIDED, Verdict.INVALID),
+        reason=case.skipped or case.why,
+        functions=tuple(part_of(row, found) for row in found.functions if row.delta)
+        if found
+        else (),
+        signless=exactly.signless,
+        leading=tuple(row.function for row in (*found.rising, *found.falling)) if found else (),
+    )
 
 
 class PublishedCase(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -24,7 +24,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from kdelta import cache, workload
-from kdelta.cli.run import surveyed
 from kdelta.guests import qemu
 from kdelta.guests.orders import Seed
 from kdelta.kernels import reference
@@ -34,6 +33,7 @@ from kdelta.machine.axes import MachineSettings, with_needs
 from kdelta.run.counting import run_trial
 from kdelta.run.guest_trial import Bench
 from kdelta.sample import Outcome
+from kdelta.study.plan import surveyed
 
 _TIMEOUT_S = 300.0
 _OWN = ("checkpoints", "results", "locks")  # kinds that a boot has for itself
@@ -117,7 +117,7 @@ def main() -> None:
     settings = MachineSettings(arch=chosen.arch)
     emulator = qemu.for_counting(settings.target)
     print(f"QEMU {emulator.version}, seed {chosen.seed}; those that agree / all (of each boot)")
-    names = chosen.scenarios or surveyed((), field=chosen.field)
+    names = chosen.scenarios or surveyed(field=chosen.field)
     kernels = [(name, reference.resolve(name, chosen.arch)) for name in chosen.kernels.split(",")]
     agreed: list[bool] = []
     for kernel_name, kernel in kernels:

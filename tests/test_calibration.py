@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from kdelta import workload
-from kdelta.check.compare import CountDifference, Counted
+from kdelta.check.compare import Counted
 from kdelta.check.page import FunctionPart
 from kdelta.disassembly import image
 from kdelta.kernels.kernel import Kernel
@@ -45,7 +45,7 @@ def answer(
     monkeypatch: pytest.MonkeyPatch, found: PublishedCase, after: float, own: float, **how: object
 ) -> CaseAnswer:
     signless = str(how.pop("signless", ""))
-    seen = CountDifference(
+    seen = calibration.CountDifference(
         before=100.0, after=after, sure=True, reason="", signless=signless,
         functions=(
             FunctionPart(function="change_protection", delta=own),
@@ -141,8 +141,10 @@ def test_functions_of_changed_code_are_own_and_bytes_leave_a_sign_open(
 def test_a_renamed_function_is_own_by_either_name(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("change_protection (before: f)", "f (before: change_protection)"):
         parts = (FunctionPart(function=name, delta=7.0),)
-        seen = CountDifference(before=100.0, after=90.0, sure=True, reason="", functions=parts,
-                               leading=(name.partition(" ")[0],))  # fmt: skip
+        seen = calibration.CountDifference(
+            before=100.0, after=90.0, sure=True, reason="", functions=parts,
+            leading=(name.partition(" ")[0],),
+        )  # fmt: skip
         monkeypatch.setattr(calibration, "count_difference", lambda _old, _new, seen=seen: seen)
         found = calibration.answered(case(), None, None, ("1", "2"))  # type: ignore[arg-type]
         assert (found.own, found.leading) == (7.0, (name,))

@@ -7,13 +7,20 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from msgspec import structs
 
 from kdelta.analysis.explanation import FunctionDelta, Presence
 from kdelta.check import compare
 from kdelta.check.compare import WindowPairs, _effect, window_pairs
 from kdelta.check.page import Effect
-from kdelta.sample import PhaseCounts
+from kdelta.journal.artifacts import TrialDetails
+from kdelta.metric import Better
+from kdelta.probes.memory import EVERYWHERE, What
+from kdelta.probes.sharing import FETCHED, SharingRow
+from kdelta.sample import ExactData, MetricValue, Outcome, PhaseCounts, StateField, TrialResult
 from kdelta.verdict.comparison import Verdict
+from run_records import result_of
+from test_check_decision import kernel, tree
 
 # A write that copies a page, 465 a window, on two kernels of which one takes 8 more a page.
 FORK = (110521, 110539, 112153, 113525, 110539, 110539, 110539, 110539)
@@ -85,6 +92,48 @@ def test_pairs_decide_what_lies_within_the_spread(pair: WindowPairs | None, chan
     assert _effect(Verdict.SAME, 4054.787, 4062.845, 12.86, pair)[0] is change
 
 
+def counted(*lines: float, user: int = 1, rows: tuple[SharingRow, ...] = ()) -> compare.Counted:
+    """So many lines an operation, by seed; below 0: that trial was lost."""
+    counts = structs.replace(phase((0,) * 62, layouts=62), user=(user,) * 62)
+    state = (StateField(when="before", name="threads", value="2", want="2"),)
+    first, *more = (
+        structs.replace(
+            result_of(0), data=ExactData(phases=(counts,)), state=state,
+            metrics=(MetricValue(name=FETCHED, unit="1", value=each, better=Better.LOWER),),
+        ) if each >= 0 else TrialResult(outcome=Outcome.GUEST_ERROR, reasons=("Oops",))
+        for each in lines
+    )  # fmt: skip
+    return compare.Counted(
+        scenario="turns:dup", kernel=kernel(tree("the base")), result=first, more=tuple(more),
+        told=TrialDetails(sharing={"write": rows}),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "change", "why"),
+    [
+        ((3, 3, 3), (5, 5, 5), Effect.MORE, ""),
+        ((0, 0, 0), (1, 1, 1), Effect.MORE, ""),
+        ((3, 3, 3), (3, 3, 3), Effect.EQUAL, ""),
+        ((2, 3, 4), (1, 2, 3), Effect.LESS, ""),  # by one in each seed
+        ((2, 3, 2), (3, 2, 4), Effect.SPREAD, "its seeds differ by"),
+        ((2, 3, 4), (3, 2, 4), Effect.SPREAD, "+0, and its seeds differ by"),
+        ((3, 3, 3), (5, 5, -1), Effect.OPEN, "the base: Oops"),
+    ],
+)
+def test_lines_are_compared_by_seeds_whatever_the_path(
+    old: tuple[float, ...], new: tuple[float, ...], change: Effect, why: str
+) -> None:
+    lock, two = "mm_struct.mmap_lock", 2 * 62 * 465
+    rows = tuple(SharingRow(name, What.SLAB, lock, two, two, 0, 0) for name in (EVERYWHERE, "f"))
+    found = compare.path_row(counted(*old), counted(*new, user=2, rows=rows), 1.0)
+    assert found.change is change
+    assert why in found.reason
+    named = [(part.function, part.delta) for part in found.functions]
+    assert named == ([(f"new: {lock}, written in f()", 2.0)] if change.moved else [])
+    assert not change.moved or (found.percent > 0) is (change is Effect.MORE)
+
+
 def row(function: str, old: int | None, new: int | None) -> FunctionDelta:
     return FunctionDelta(
         function=function, old=old, new=new, delta=(new or 0) - (old or 0), share=None,
@@ -100,7 +149,7 @@ def test_functions_are_named_as_they_are_and_add_up(monkeypatch: pytest.MonkeyPa
     rows += [row(f"small_{n}", 10, 11) for n in range(2)]
     rows.sort(key=lambda one: (-abs(one.delta), one.function))
     found = SimpleNamespace(functions=rows, operations=5)
-    monkeypatch.setattr(compare, "_explained", lambda _: found)
+    monkeypatch.setattr(compare, "explained", lambda _: found)
     parts = compare._parts(None)  # type: ignore[arg-type]
     assert [(part.function, part.delta) for part in parts] == [
         ("piece", 181.0),

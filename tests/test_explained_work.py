@@ -100,7 +100,7 @@ def test_lines_begin_with_the_verdict_and_the_objects_that_moved_most(found: Exp
     shared = replace(compared(found, *map(side, told)), lines=step)
     text = " ".join(plain(page.WORK_VIEW.show((shared, "sharing"))).split())
     assert "x2.000 from 6.16.12 to 6.17.13: 1.00 -> 2.00 lines per page (exact-lines): up" in text
-    assert f"; new: {lock} (+2), written in down_read(), read in peek(); gone: {gone} (-1)" in text
+    assert f"; new: {lock}, written in down_read(), read in peek() (+2); gone: {gone} (-1)" in text
     held = json.loads(written("json", page.WORK_VIEW, (shared, "sharing")))
     assert held["lines"]["new_value"] == 2
 

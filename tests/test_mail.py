@@ -18,16 +18,19 @@ import robot_mails
 import timed_records
 from kdelta.analysis.claims import Tag, claim
 from kdelta.analysis.explanation import Presence
+from kdelta.analysis.gate import GateCase
 from kdelta.check import compare, robot
-from kdelta.check.page import Direction, FunctionPart
+from kdelta.check.page import Direction
 from kdelta.cli.main import cli
 from kdelta.cli.report import report
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
+from kdelta.metric import Grade
 from kdelta.rendering import check
 from kdelta.rendering.mail import Letter, written
 from kdelta.sample import Outcome
 from kdelta.source import maintainers
+from kdelta.verdict.comparison import Comparison, Verdict
 from kdelta.workload import load
 from kernel_tree import git
 from robot_mails import FORMS, NO_REPORTS, Form
@@ -635,57 +638,44 @@ def test_control_characters_of_a_report_reach_nobody(tmp_path: Path) -> None:
     assert "\x1b" not in robot.read(saved(tmp_path, text)).title
 
 
-def difference(after: float | None, **other: object) -> compare.CountDifference:
-    fields: dict[str, object] = {"sure": True, "reason": "", "functions": ()} | other
-    return compare.CountDifference(before=100.0, after=after, **fields)  # type: ignore[arg-type]
+def difference(after: float | None) -> GateCase:
+    no = Comparison(verdict=Verdict.SAME, grade=Grade.EXACT_PATH, reasons=())
+    return GateCase(
+        name="n", operation="call", old=100.0, new=after, skipped="", comparison=no, closes=False
+    )
 
 
-def answer(folder: Path, found: compare.CountDifference, better: Direction = Direction.MORE) -> str:
+def answer(folder: Path, after: float | None, *how: Direction, why: str = "") -> str:
     row = robot.chosen(robot.read(saved(folder, ANSWERED.mail)), "")
-    return "\n".join(check.robot_answer(row, better, found, "control:getppid, 6.16 -> 6.17"))
+    better, where = (*how, Direction.MORE)[0], "control:getppid, 6.16 -> 6.17"
+    return "\n".join(check.robot_answer(row, better, difference(after), why, where))
 
 
 def test_how_much_a_path_explains(tmp_path: Path) -> None:
     """A path of 25 % more instructions is a rate of 80 %; the table has -11 %."""
-    said = answer(tmp_path, difference(125.0))
+    said = answer(tmp_path, 125.0)
     assert said.startswith(
         "Path length explains 11.0 of 11 % (control:getppid, 6.16 -> 6.17: path +25.00 %)."
     )
-    assert answer(tmp_path, difference(105.0)).startswith("Path length explains 4.8 of 11 %")
-    assert answer(tmp_path, difference(95.0)).startswith("Not explained by path length, which went")
-    less = answer(tmp_path, difference(95.0), Direction.LESS)
+    assert answer(tmp_path, 105.0).startswith("Path length explains 4.8 of 11 %")
+    assert answer(tmp_path, 95.0).startswith("Not explained by path length, which went")
+    less = answer(tmp_path, 95.0, Direction.LESS)
     assert less.startswith("Path length explains 5.0 of 11 %")
-    assert answer(tmp_path, difference(100.0)).startswith("Not a path length: it is the same to")
-
-
-@pytest.mark.parametrize(
-    ("found", "why"),
-    [
-        (difference(None, reason="it does not boot"), "it was not counted: it does not boot"),
-        (difference(95.0, signless="-4 bytes"), "-4 bytes"),
-        (difference(95.0, sure=False), "the count scatters more than it differs"),
-        (difference(95.0, sure=False, reason="two compilers"), "two compilers"),
-    ],
-)
-def test_what_counts_do_not_decide_is_not_claimed(
-    found: compare.CountDifference, why: str, tmp_path: Path
-) -> None:
-    assert answer(tmp_path, found) == f"Cannot be said: {why}."
+    assert answer(tmp_path, 100.0).startswith("Not a path length: it is the same to")
+    assert answer(tmp_path, 95.0, why="-4 bytes") == "Cannot be said: -4 bytes."
 
 
 def test_no_function_of_a_profile_is_the_commits_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked_for: list[object] = []
-    functions = (FunctionPart(function="do_brk_flags", delta=5.0),)
 
     def count_pair(old: str, new: str, names: list[str], *_: object, **__: object) -> list[object]:
         asked_for.extend([old, new, *names])
         return [(None, None)]
 
-    found = difference(105.0, functions=functions, leading=("do_brk_flags",))
     monkeypatch.setattr(compare, "count_pair", count_pair)
-    monkeypatch.setattr("kdelta.cli.imports.count_difference", lambda _old, _new: found)
+    monkeypatch.setattr(compare, "between", lambda *_: (difference(105.0), ""))
     ended = asked(tmp_path, ANSWERED.mail, "--kernels", "6.16, 6.17")
     assert ended.exit_code == 4
     assert "Nothing proves that 0123456789ab lies between 6.16 and 6.17" in " ".join(
@@ -693,8 +683,5 @@ def test_no_function_of_a_profile_is_the_commits_own(
     )
     assert asked_for == ["6.16", "6.17", "control:getppid"]
     assert "Path length explains 4.8 of 11 %" in ended.output
-    assert "do_brk_flags" not in ended.output
-    monkeypatch.setattr(
-        "kdelta.cli.imports.count_difference", lambda _old, _new: difference(95.0, sure=False)
-    )
+    monkeypatch.setattr(compare, "between", lambda *_: (difference(95.0), "it scatters"))
     assert asked(tmp_path, ANSWERED.mail, "--kernels", "6.16,6.17").exit_code == 4

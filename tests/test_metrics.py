@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Mapping, Sequence
 
@@ -169,6 +171,8 @@ def test_a_step_of_lines_is_said_in_lines() -> None:
     found = findings.report(stored)
     for page in (show_page.show(found), show_page.show_survey(surveyed(stored))):
         assert said in " ".join(plain(page).split())
+    *_, row = csv.DictReader(io.StringIO(written("csv", show_page, found)))
+    assert (row["phase"], row["instructions"], row["per_operation"]) == ("lines", "", "3.0")
     (held,) = json.loads(written("json", show_page, found))["lines"]
     assert held["rungs"][1]["comparison"]["verdict"] == Verdict.REGRESSION
 

@@ -188,6 +188,7 @@ def test_the_field_is_what_robots_have_names_for_and_is_one_study() -> None:
     alone = {"loops_names:open_threads"}
     assert alone <= set(field) - set(survey)
     assert plan.surveyed(["loops_names:open_threads"]) == list(alone)  # a pattern reaches it
+    assert plan.surveyed(["*:dup"], probe="sharing") == ["turns:dup"]
     study = spec.from_arguments(field, ["6.12", "7.2"], name="survey", arch="amd64")
     assert len(study.scenarios) == len(field)
 

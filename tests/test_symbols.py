@@ -52,6 +52,15 @@ def test_code_behind_data_is_known_again() -> None:
     assert table.with_modules("").find(at + 64) == shown[3]
 
 
+def test_data_that_may_be_executed_are_data() -> None:
+    """Linux 6.17 has T for what lies in .data."""
+    at = 0xFFFFFFFF83000000
+    lines = (f"{at:x} T _sdata", f"{at:x} T vm_zone_stat", f"{at + 64:x} T _edata")
+    table = symbols.parse(kallsyms(f"{at - 64:x} D __start_rodata", *lines, f"{at + 99:x} t init"))
+    assert {table.find(at + offset)[0] for offset in (0, 63, 64, 98)} == {"[unknown]"}
+    assert table.find(at + 99)[0] == "init"
+
+
 def test_a_module_ends_too() -> None:
     at = 0xFFFFFFFFC0000000
     table = symbols.parse(kallsyms(f"{at - 64:x} R __start_rodata"))

@@ -20,15 +20,9 @@ FOUR_CPUS = 4
 
 
 @pytest.fixture(scope="module")
-def one() -> Machine:
-    """One CPU, one node."""
-    return lab.machine("6.17")
-
-
-@pytest.fixture(scope="module")
-def two_nodes(one: Machine) -> Machine:
+def two_nodes(machine: Machine) -> Machine:
     """One CPU, two NUMA nodes."""
-    return replace(one, settings=structs.replace(one.settings, nodes=2))
+    return replace(machine, settings=structs.replace(machine.settings, nodes=2))
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +44,9 @@ def facts(result: TrialResult, when: str) -> dict[str, str]:
     ],
 )  # fmt: skip
 def test_a_workload_runs_and_its_contract_holds(
-    reference: str, least: int, one: Machine, tmp_path: Path
+    reference: str, least: int, machine: Machine, tmp_path: Path
 ) -> None:
-    result = run_scenario(one, reference, tmp_path / "trial")
+    result = run_scenario(machine, reference, tmp_path / "trial")
     assert (result.outcome, result.reason) == (Outcome.OK, "")
     (phase,) = result.exact.phases
     assert min(phase.kernel) > least * phase.operations
@@ -110,8 +104,8 @@ def test_workers_are_pinned_each_to_its_own_cpu(four_cpus: Machine) -> None:
     ],
     ids=lambda sabotage: sabotage.scenario,
 )  # fmt: skip
-def test_a_broken_contract_is_invalid(sabotage: Sabotage, one: Machine, tmp_path: Path) -> None:
-    sabotage.check(one, tmp_path)
+def test_a_broken_contract_is_invalid(sabotage: Sabotage, machine: Machine, tmp_path: Path) -> None:
+    sabotage.check(machine, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -133,11 +127,11 @@ def test_pages_that_are_elsewhere_or_huge_are_invalid(
     sabotage.check(two_nodes, tmp_path)
 
 
-def test_a_machine_without_what_it_takes_is_a_skip(one: Machine, tmp_path: Path) -> None:
-    nodes = run_scenario(one, "migrate_pages:migrate_pages_4m_2nodes", tmp_path / "nodes")
+def test_a_machine_without_what_it_takes_is_a_skip(machine: Machine, tmp_path: Path) -> None:
+    nodes = run_scenario(machine, "migrate_pages:migrate_pages_4m_2nodes", tmp_path / "nodes")
     assert nodes.outcome is Outcome.SKIP
     assert "one NUMA node only" in nodes.reason
-    cpus = run_scenario(one, "inotify_churn:shared_4", tmp_path / "cpus")
+    cpus = run_scenario(machine, "inotify_churn:shared_4", tmp_path / "cpus")
     assert cpus.outcome is Outcome.SKIP
     assert "4 workers need as many CPUs, there are 1" in cpus.reason
 

@@ -743,18 +743,23 @@ def _host(result: TrialResult) -> HostFacts | None:
 
 
 def method_of(
-    record: RunRecord, *, step_percent: float | None = None, alike: bool = False
+    record: RunRecord,
+    *,
+    step_percent: float | None = None,
+    alike: bool = False,
+    grade: Grade = Grade.EXACT_PATH,
 ) -> Method[Any]:
     """How a run measured and decides.  step_percent None: the study's own threshold.
 
-    alike: its kernels were built in one tree, a change apart, and boot alike.  Raises SpecError for
-    a traced run.
+    alike: its kernels were built in one tree, a change apart, and boot alike.  grade: which of the
+    things that it counted.  Raises SpecError for a traced run.
     """
     refuse_traced(record)
     if record.instrument is Instrument.TIME:
         return timing_of(record, step_percent=step_percent)
     own = record.study.thresholds.step_percent
-    return CountMethod(
+    counts = LinesMethod if grade is Grade.EXACT_LINES else CountMethod
+    return counts(
         step_percent=own if step_percent is None else step_percent,
         unseen_percent=0.0 if alike else UNSEEN_PERCENT,
     )

@@ -13,6 +13,7 @@ from kdelta.analysis.findings import method_of
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.ladder.evidence import ArmEvidence, compare_arms, debugging, gather, parts
+from kdelta.metric import Grade
 from kdelta.verdict.comparison import Comparison, Verdict
 
 
@@ -92,10 +93,11 @@ def gate(
     fail_on: Collection[Bar] = (Bar.MORE_WORK,),
     step_percent: float | None = None,
     alike: bool = False,
+    grade: Grade = Grade.EXACT_PATH,
 ) -> GateResult:
     """Compare a kernel of a run (the last) with one (the first) of it, or of the baseline's run.
 
-    alike: see method_of.
+    alike, grade: see method_of.
 
     Raises SpecError for runs of two instruments, and for kernels that are not in them.
     """
@@ -104,7 +106,7 @@ def gate(
         raise SpecError(
             "the baseline is of another instrument", action="give two runs of the same one"
         )
-    method = method_of(record, step_percent=step_percent, alike=alike)
+    method = method_of(record, step_percent=step_percent, alike=alike, grade=grade)
     theirs = {
         (point, workload, scenario): part for point, part, workload, scenario in parts(old_run)
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -17,6 +17,7 @@ from kdelta.probes.sharing import SharingRow
 from kdelta.probes.work import Kind
 
 _NAMED = 3  # functions that a kind's change is mostly in
+_OBJECTS, _LEAST_LINES = 4, 0.2  # named, of lines per operation that differ by so many
 
 
 class Called(StrEnum):
@@ -101,7 +102,7 @@ def compared(found: Explanation, old: Side, new: Side) -> WorkExplanation:
             *(_calls(found, kind) for kind in Called),
         ),
         memory=_lines(old, new, "memory", _MEMORY),
-        sharing=_lines(old, new, "sharing", _SHARING),
+        sharing=shared(old, new),
         values=tuple(_values(old, new)),
     )
 
@@ -127,14 +128,38 @@ def _calls(found: Explanation, kind: Called) -> KindDelta:
 
 
 _MEMORY = {"lines": "lines", "lines written": "written", "pages": "pages"}
-FETCHED, TAKEN = "fetched from another CPU", "taken from other CPUs"
+_FETCHED, _TAKEN = "fetched from another CPU", "taken from other CPUs"
 _SHARING = {
-    FETCHED: "fetched",
-    TAKEN: "taken",
+    _FETCHED: "fetched",
+    _TAKEN: "taken",
     "of both, by atomic instructions": "atomic",
     "of both, no data shared": "false",
     "of both, a lock alone": "lock",
 }
+
+
+def shared(old: Side, new: Side) -> tuple[KindDelta, ...] | None:
+    """The lines that CPUs take from each other, by object; None where they were not recorded."""
+    return _lines(old, new, "sharing", _SHARING)
+
+
+def objects_moved(rows: Sequence[KindDelta], operations: int) -> Iterator[tuple[str, float]]:
+    """Of what is shared the objects of the largest changes, with who writes and who reads them, and
+    how many lines more an operation fetches.
+    """
+    taken = {row.kind: dict(row.where) for row in rows if row.group == _TAKEN}
+    moved = sorted((row for row in rows if row.group == _FETCHED), key=lambda row: -abs(row.delta))
+    for row in moved[:_OBJECTS]:
+        lines = row.delta / operations
+        if abs(lines) < _LEAST_LINES:
+            break
+        writers = [name for name, n in taken.get(row.kind, {}).items() if n * lines > 0]
+        readers = [name for name, n in row.where if n * lines > 0 and name not in writers]
+        way = "new" if not row.old else "gone" if not row.new else "more" if lines > 0 else "less"
+        said = [f"{way}: {row.kind}"]
+        said += [f"written in {writers[0]}()"] if writers else []
+        said += [f"read in {readers[0]}()"] if readers else []
+        yield ", ".join(said), lines
 
 
 def _lines(

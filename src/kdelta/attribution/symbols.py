@@ -79,7 +79,7 @@ def _sorted(names: Mapping[int, str]) -> Symbols:
 def _best(text: str) -> dict[int, str]:
     """The name of each address that code begins at, UNKNOWN where it ends.  Raises GuestError."""
     best: dict[int, tuple[tuple[bool, bool, bool, int, str], str]] = {}
-    data: set[int] = set()
+    data, edges = set[int](), {"_sdata": 1, "_edata": 0}
     lines = text.splitlines()
     if len(lines) > _MAX_LINES:
         raise GuestError(f"the guest sent more than {_MAX_LINES} symbols")
@@ -90,13 +90,17 @@ def _best(text: str) -> dict[int, str]:
         address, kind, name = int(match[1], 16), match[2], match[3]
         if kind in _DATA_TYPES:
             data.add(address)
+        if name in edges:
+            edges[name] = address
         if kind not in _CODE_TYPES or name.startswith(("__pfx_", "__cfi_")):
             continue
         is_mark = TEXT_MARK.fullmatch(name) is not None
         rank = (is_mark, kind not in "TW", name.startswith("_"), len(name), name)
         if address not in best or rank < best[address][0]:
             best[address] = (rank, name)
-    names = {address: name for address, (_, name) in best.items()}
+    within = range(edges["_sdata"], edges["_edata"] + 1)  # executable, in Linux 6.17, and yet data
+    data.update(address for address in best if address in within)
+    names = {address: name for address, (_, name) in best.items() if address not in within}
     return names | dict.fromkeys(_ends(names, data), UNKNOWN)
 
 

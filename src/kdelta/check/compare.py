@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Counts scenarios in their page sizes, and compares two kernels: their code, and one scenario.
 
-`path_row` compares kernels that were built alike, as those of one series are.  `count_difference`
-compares any two.
+`path_row` compares kernels that were built alike, as those of one series are.  `between` compares
+any two.
 """
 
 from __future__ import annotations
@@ -22,24 +22,27 @@ from msgspec.structs import replace
 
 from kdelta import folios, workload
 from kdelta.analysis.explanation import Explanation, FunctionDelta, explain
-from kdelta.analysis.gate import gate
+from kdelta.analysis.gate import GateCase, GateResult, gate
+from kdelta.analysis.work import objects_moved, shared
 from kdelta.archive.apt import Progress
 from kdelta.check.page import LEAST_PERCENT, Effect, FunctionPart, PathRow
 from kdelta.disassembly import image
 from kdelta.disassembly.identity import difference, functions_of, only_lines
 from kdelta.errors import InfraError, SpecError
 from kdelta.host import leases
+from kdelta.journal.artifacts import TrialDetails, kept_details
 from kdelta.journal.results import trial_folder
 from kdelta.journal.run import RunRecord
 from kdelta.kernels import image as image_file
 from kdelta.kernels.kernel import Kernel
-from kdelta.metric import plural
+from kdelta.metric import Grade, plural
 from kdelta.printable import known, quoted
 from kdelta.run import exact, store
 from kdelta.run.guest_trial import Bench
 from kdelta.run.runner import tried
 from kdelta.sample import ArmRecord, Outcome, PhaseCounts, TrialRecord, TrialResult
 from kdelta.study import spec
+from kdelta.study.probes import SHARING
 from kdelta.transplant import releases
 from kdelta.verdict.comparison import LEAST_SEEDS, Verdict
 from kdelta.verdict.windows import LEAST_CALM, representative
@@ -83,13 +86,17 @@ def in_sizes(scenarios: Sequence[str], wanted: Sequence[str]) -> tuple[list[str]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
-    """One scenario on one kernel.  more: of further seeds.  used: see Counter.one."""
+    """One scenario on one kernel.  more: of further seeds.  used: see Counter.one.
+
+    told: what CPUs share, where lines are asked for, and not the length of the path.
+    """
 
     scenario: str
     kernel: Kernel
     result: TrialResult
     more: tuple[TrialResult, ...] = ()
     used: bool | None = None
+    told: TrialDetails | None = None
 
     @property
     def functions(self) -> frozenset[str]:
@@ -105,6 +112,7 @@ class Counter:
     ) -> None:
         """study: for the machine and its time limits; folder: gets the artifacts of the trials."""
         self._bench, self._attempts = bench, study.plan.max_attempts
+        self.grade = Grade.EXACT_LINES if SHARING in bench.probes else Grade.EXACT_PATH
         self._folder = folder
         self._report = report
         self._wanted = jobs
@@ -126,14 +134,20 @@ class Counter:
                     each.cancel()
                 raise
 
-    def one(
-        self, kernel: Kernel, scenario: str, seed: int = 0, *, used: bool | None = None
-    ) -> Counted:
-        """One trial.  A fault of this machine is a result that says so.
+    def one(self, kernel: Kernel, scenario: str, *, used: bool | None = None) -> Counted:
+        """One trial, of lines with as many seeds as a decision needs.
 
         used: whether functions that were put into a release are executed; None: they are, as the
         guest was saved.  True and False leave everything else alike, to the instruction.
         """
+        result, told = self._trial(kernel, scenario, 0, used=used)
+        found = Counted(scenario=scenario, kernel=kernel, result=result, used=used, told=told)
+        return self.with_seeds(found) if told else found
+
+    def _trial(
+        self, kernel: Kernel, scenario: str, seed: int, *, used: bool | None
+    ) -> tuple[TrialResult, TrialDetails | None]:
+        """A fault of this machine is a result that says so."""
         first = () if used is None else (f"write {_USED} {used:d}",)
         trials, trial, own = self._planned(kernel, scenario, seed, first)
         try:
@@ -143,12 +157,14 @@ class Counter:
             result = TrialResult(outcome=Outcome.INFRA_ERROR, reasons=(error.sentence()[:400],))
         if result.outcome is not Outcome.OK:
             self._report(f"{kernel.name} {scenario}: {result.outcome} ({result.reason})")
-        return Counted(scenario=scenario, kernel=kernel, result=result, used=used)
+        elif self.grade is Grade.EXACT_LINES:
+            return result, TrialDetails(sharing=kept_details(self._folder, trial.index).sharing)
+        return result, None
 
     def with_seeds(self, counted: Counted) -> Counted:
         """The same with as many seeds as a decision needs."""
-        again = partial(self.one, counted.kernel, counted.scenario, used=counted.used)
-        more = tuple(again(seed).result for seed in range(1, LEAST_SEEDS))
+        seeds, own = range(1, LEAST_SEEDS), (counted.kernel, counted.scenario)
+        more = tuple(self._trial(*own, seed, used=counted.used)[0] for seed in seeds)
         return dataclasses.replace(counted, more=more)
 
     def stored(self, kernel: Kernel, scenario: str) -> Counted | None:
@@ -172,7 +188,8 @@ class Counter:
         def counted(name: str) -> list[Counted | None]:
             if stored:
                 return [self.stored(kernel, name)]
-            return [self.one(kernel, name, seed) for seed in range(seeds)]
+            made = (self._trial(kernel, name, seed, used=None)[0] for seed in range(seeds))
+            return [Counted(scenario=name, kernel=kernel, result=each) for each in made]
 
         found = [one for each in self.each(counted, scenarios) for one in each if one]
         if not (ran := functions_of({name for one in found for name in one.functions})):
@@ -247,18 +264,23 @@ def changed_code(old: Kernel, new: Kernel) -> tuple[frozenset[str], bool]:
 def path_row(before: Counted, after: Counted, tolerance: float) -> PathRow:
     """The row of a scenario.  tolerance: percent by which a path may get longer."""
     load, scenario = workload.parse_reference(before.scenario)
-    record = _record(before, after)
-    case = gate(record, step_percent=LEAST_PERCENT, alike=True).cases[0]
+    record = record_of(before, after)
+    seeds = before.told is not None
+    grade = Grade.EXACT_LINES if seeds else Grade.EXACT_PATH
+    judge = partial(gate, record, alike=True, grade=grade)
+    case = judge(step_percent=LEAST_PERCENT).cases[0]
     pairs = window_pairs(before.result.exact.phases, after.result.exact.phases)
-    found = case.comparison
-    effect, reason = _effect(found.verdict, case.old, case.new, found.spread, pairs)
-    if effect is Effect.OPEN:
-        reason = case.skipped or _lost(before, after) or "; ".join(found.reasons)
-    elif effect is not Effect.SPREAD and (why := _open_by_bytes(record, tolerance)):
+    found, lost = case.comparison, _lost(before, after)
+    effect, reason = _effect(found.verdict, case.old, case.new, found.spread, pairs, seeds=seeds)
+    if lost or effect is Effect.OPEN:
+        effect, reason = Effect.OPEN, case.skipped or lost or "; ".join(found.reasons)
+    elif effect is not Effect.SPREAD and (why := _open_by_bytes(judge, tolerance)):
         effect, reason = Effect.OPEN, why
     elif effect is Effect.EQUAL and found.signless:
         reason = f"{found.handled:+,.0f} bytes that string instructions copy or clear"
-    changed = effect in (Effect.MORE, Effect.LESS, Effect.SLIGHT)
+    parts: tuple[FunctionPart, ...] = ()
+    if effect in (Effect.MORE, Effect.LESS, Effect.SLIGHT):
+        parts = _objects(before, after) if seeds else _parts(record)
     return PathRow(
         scenario=f"{load.name}:{scenario.name}",
         what=f"{load.title}, {scenario.summary}" if not scenario.declared else scenario.summary,
@@ -268,14 +290,14 @@ def path_row(before: Counted, after: Counted, tolerance: float) -> PathRow:
         after=case.new,
         change=effect,
         reason=reason,
-        functions=_parts(record) if changed else (),
+        functions=parts,
     )
 
 
 def _lost(*arms: Counted) -> str:
     """Why a kernel has no count of the scenario, "" when all have one."""
-    lost = [one for one in arms if one.result.data is None]
-    return "; ".join(f"{one.kernel.name}: {one.result.reason}" for one in lost)
+    every = ((one.kernel.name, result) for one in arms for result in (one.result, *one.more))
+    return "; ".join(f"{name}: {result.reason}" for name, result in every if result.data is None)
 
 
 def _effect(
@@ -284,24 +306,30 @@ def _effect(
     new: float | None,
     spread: float | None,
     pairs: WindowPairs | None = None,
+    *,
+    seeds: bool = False,
 ) -> tuple[Effect, str]:
+    """seeds: the verdict is by them, and not by windows."""
     if verdict is Verdict.INVALID or old is None or new is None:
         return Effect.OPEN, ""
-    if old == new:
+    scattered = seeds and verdict is Verdict.UNDECIDED
+    if old == new and not scattered:
         return Effect.EQUAL, ""
     clear = pairs is not None and pairs.clear and (pairs.difference > 0) == (new > old)
-    if spread and abs(new - old) < _LEAST_SPREADS * spread and not clear:
-        return Effect.SPREAD, f"{new - old:+.4g}, and its windows differ by {spread:.4g}"
+    within = not seeds and spread and abs(new - old) < _LEAST_SPREADS * spread and not clear
+    if scattered or within:
+        whose = f"its {'seeds' if seeds else 'windows'} differ by {spread or 0:.4g}"
+        return Effect.SPREAD, f"{new - old:+.4g}, and {whose}"
     if 100 * abs(new - old) < LEAST_PERCENT * old:
         return Effect.SLIGHT, f"{new - old:+.4g}"
     return (Effect.MORE if new > old else Effect.LESS), ""
 
 
-def _open_by_bytes(record: RunRecord, tolerance: float) -> str:
+def _open_by_bytes(judge: Callable[..., GateResult], tolerance: float) -> str:
     """Why copied bytes leave open whether a path got longer, or by how much; else ""."""
     # A path with few more instructions may have many more bytes, so both thresholds are asked.
     for percent in (LEAST_PERCENT, tolerance):
-        found = gate(record, step_percent=percent, alike=True).cases[0].comparison
+        found = judge(step_percent=percent).cases[0].comparison
         less = (found.difference or 0.0) <= 0 and (found.handled or 0.0) < 0
         if found.signless and not less:
             return found.signless
@@ -321,56 +349,22 @@ def pages_of(scenario: workload.Scenario) -> str:
     return folios.CELLS["2M"].pages if workload.Feature.THP in scenario.features else "base"
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class CountDifference:
-    """A scenario on two kernels, in instructions per operation.
-
-    sure: the windows agree on the difference, or on there being none; reason: why not.
-    signless: why the sign of the difference means nothing; "" where it does.
-    functions: all that differ.  leading: those that an explanation begins with.
-    """
-
-    before: float | None
-    after: float | None
-    sure: bool
-    reason: str
-    functions: tuple[FunctionPart, ...]
-    signless: str = ""
-    leading: tuple[str, ...] = ()
-
-    @property
-    def undecided(self) -> str:
-        """Why the counts give no answer, or ""."""
-        if not self.before or self.after is None:
-            return f"it was not counted: {self.reason}"
-        if self.signless or self.sure:
-            return self.signless
-        return self.reason or "the count scatters more than it differs"
-
-
-def count_difference(before: Counted, after: Counted) -> CountDifference:
-    """Compare two kernels that may be built differently, as far as that is possible."""
-    record = _record(before, after)
-    found = _explained(record)
+def between(before: Counted, after: Counted) -> tuple[GateCase, str]:
+    """Two kernels that may be built differently, and why their counts give no answer, or ""."""
+    record = record_of(before, after)
     case = gate(record).cases[0]
-    exactly = gate(record, step_percent=LEAST_PERCENT).cases[0].comparison
-    parts: list[FunctionPart] = []
-    leading: tuple[FunctionDelta, ...] = ()
-    if found:
-        leading = (*found.rising, *found.falling)
-        parts = [_share(row, found) for row in found.functions if row.delta]
-    return CountDifference(
-        before=case.old,
-        after=case.new,
-        sure=case.comparison.verdict not in (Verdict.UNDECIDED, Verdict.INVALID),
-        reason=case.skipped or "; ".join(case.comparison.reasons),
-        functions=tuple(parts),
-        signless=exactly.signless,
-        leading=tuple(row.function for row in leading),
-    )
+    reason = case.skipped or case.why
+    if not case.old or case.new is None:
+        return case, f"it was not counted: {reason}"
+    if signless := gate(record, step_percent=LEAST_PERCENT).cases[0].comparison.signless:
+        return case, signless
+    if case.comparison.verdict in (Verdict.UNDECIDED, Verdict.INVALID):
+        return case, reason or "the count scatters more than it differs"
+    return case, ""
 
 
-def _record(before: Counted, after: Counted) -> RunRecord:
+def record_of(before: Counted, after: Counted) -> RunRecord:
+    """The two as a run."""
     arch = before.kernel.arch
     study = spec.from_arguments([before.scenario], [_OLD, _NEW], name="check", arch=arch)
     arms, trials = list[ArmRecord](), list[TrialRecord]()
@@ -441,7 +435,7 @@ def _switched(counts: PhaseCounts) -> Sequence[bool]:
     return counts.switched or (False,) * len(counts.user)
 
 
-def _explained(record: RunRecord) -> Explanation | None:
+def explained(record: RunRecord) -> Explanation | None:
     """The functions of the difference; None where nothing may be claimed of them."""
     try:
         found = explain(record, _OLD, _NEW, step_percent=0.0)
@@ -450,17 +444,28 @@ def _explained(record: RunRecord) -> Explanation | None:
     return None if found.refused or found.delta is None else found
 
 
-def _share(row: FunctionDelta, found: Explanation) -> FunctionPart:
+def _objects(before: Counted, after: Counted) -> tuple[FunctionPart, ...]:
+    """Objects of which another number of lines is fetched, in the first seed."""
+    if not before.told or not after.told:
+        return ()
+    old, new = ([(told, at) for at in told.sharing or ()] for told in (before.told, after.told))
+    (counts,) = before.result.exact.phases
+    moved = objects_moved(shared(old, new) or (), counts.operations * counts.layouts)
+    return tuple(FunctionPart(function=said, delta=lines) for said, lines in moved)
+
+
+def part_of(row: FunctionDelta, found: Explanation) -> FunctionPart:
+    """A function's part of a difference."""
     name = f"{row.function} (before: {row.was})" if row.was else row.function
     return FunctionPart(function=name, delta=row.delta / found.operations)
 
 
 def _parts(record: RunRecord) -> tuple[FunctionPart, ...]:
     """What the difference is made of, per operation: the largest parts, and the rest as one."""
-    found = _explained(record)
+    found = explained(record)
     if found is None:
         return ()
-    rows = [_share(row, found) for row in found.functions if row.delta]
+    rows = [part_of(row, found) for row in found.functions if row.delta]
     shown, rest = rows[:_SHOWN], rows[_SHOWN:]
     if rest:
         left = sum(row.delta for row in rest)

@@ -5,13 +5,16 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from kdelta import files
 from kdelta.errors import SpecError
+from kdelta.metric import Grade
 
-FORMAT = 1
+FORMAT = 2
+MOST_PERCENT = 99999.0
 LEAST_PERCENT = 0.05  # a path that changes by less counts as unchanged in words
 TOLERANCE = 1.0  # percent by which a path may get longer, by default
 HOME = "amd64"  # the architecture that is always checked, by Debian's name
@@ -40,6 +43,32 @@ class Effect(StrEnum):
     def moved(self) -> bool:
         """True when the path got longer or shorter."""
         return self in (Effect.MORE, Effect.LESS)
+
+
+class Words(NamedTuple):
+    """How a page tells a metric: what a path did that is worse; paths that are worse, better and
+    alike; what is counted, before "a page" and as a whole; what it is not.
+    """
+
+    worse: str
+    more: str
+    less: str
+    alike: str
+    each: str
+    counted: str
+    means: str
+
+
+WORDS = {
+    Grade.EXACT_PATH: Words(
+        "got longer", "longer", "shorter", "to the instruction", "",
+        "instructions retired", "a path length, never a time",
+    ),
+    Grade.EXACT_LINES: Words(
+        "fetched more lines", "with more", "with fewer", "in lines", "lines ",
+        "lines fetched from other CPUs in turns", "no time, as nobody waits",
+    ),
+}  # fmt: skip
 
 
 class Direction(StrEnum):
@@ -96,9 +125,9 @@ class PathRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def percent(self) -> float:
-        """The change in percent of before; 0 where a count is missing."""
+        """The change in percent of before, MOST_PERCENT from none; 0 where a count is missing."""
         if not self.before or self.after is None:
-            return 0.0
+            return MOST_PERCENT if self.before == 0 and self.after else 0.0
         return 100.0 * (self.after / self.before - 1)
 
 
@@ -175,6 +204,7 @@ class CheckPage(msgspec.Struct, frozen=True, kw_only=True):
     unseen: changed functions that no scenario executes.  null: what building the base twice shows.
     claims: on every architecture.
     apart: how many paths have an answer on one of this page and the page before, and not on both.
+    grade: of all counts.
     """
 
     format: int = FORMAT
@@ -201,6 +231,12 @@ class CheckPage(msgspec.Struct, frozen=True, kw_only=True):
     command: str = ""
     program: str = ""
     elsewhere: tuple[Elsewhere, ...] = ()
+    grade: Grade = Grade.EXACT_PATH
+
+    @property
+    def words(self) -> Words:
+        """How it tells what was counted."""
+        return WORDS[self.grade]
 
     @property
     def arches(self) -> tuple[str, ...]:
@@ -222,8 +258,8 @@ class CheckPage(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-def read(path: Path) -> CheckPage:
-    """A page that --json wrote.  Raises SpecError for another file."""
+def read(path: Path, probe: str | None = None) -> CheckPage:
+    """A page that --json wrote.  Raises SpecError for another file, or of other counts."""
     try:
         page = files.decoded(files.content(path, _MOST_BYTES), CheckPage)
     except OSError as error:
@@ -236,4 +272,7 @@ def read(path: Path) -> CheckPage:
         ) from error
     if page.format != FORMAT:
         raise SpecError(f"is of format {page.format}, not {FORMAT}", place=str(path))
+    if (page.grade is Grade.EXACT_LINES) is not bool(probe):
+        cause, action = f"counts {page.words.counted}", "give a page of the same --probe"
+        raise SpecError(cause, place=str(path), action=action)
     return page

@@ -331,7 +331,7 @@ def in_turns(report: RobotReport, found: RateSplit | None) -> list[str]:
     own = dict(report.parameters)
     if own.get("nr_task", own.get("nr_threads", "1")) == "1" or (found and found.most == "path"):
         return []
-    names = [one.name for one in workload.load("turns").scenarios]
+    names = [one.name for one in workload.load(plan.TURNS).scenarios]
     test = own.get("test", "")
     bare = re.sub(r"\d", "", test)
     alike = [name for name in names if name == test or name.startswith(f"{test}_")]
@@ -339,7 +339,7 @@ def in_turns(report: RobotReport, found: RateSplit | None) -> list[str]:
         name for name in names if f"{re.sub(r'[0-9]', '', name)}_".startswith(f"{bare}_")
     ]
     by_mode = [n for n in alike if n.endswith("_processes") == (own.get("mode") == "process")]
-    return [f"turns:{name}" for name in by_mode or alike]
+    return [f"{plan.TURNS}:{name}" for name in by_mode or alike]
 
 
 def apart(report: RobotReport, old: str, new: str) -> str:

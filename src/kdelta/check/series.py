@@ -24,6 +24,7 @@ from kdelta.check.page import (
     HOME,
     LEAST_PERCENT,
     TOLERANCE,
+    WORDS,
     CheckPage,
     ClaimVerdict,
     DeclaredClaim,
@@ -42,7 +43,7 @@ from kdelta.disassembly.identity import functions_of
 from kdelta.errors import SpecError
 from kdelta.kernels.image import transplanted
 from kdelta.kernels.kernel import Kernel
-from kdelta.metric import plural
+from kdelta.metric import Grade, plural
 from kdelta.printable import few, known, quoted
 from kdelta.sample import Outcome
 from kdelta.source.build import BUILT_FOR
@@ -237,12 +238,13 @@ class CheckedSeries:
     where that is by the memory that it takes, in percent: their base has as much taken.  unproven:
     those that execute functions which may have the code of before, and which.
     data_only: a patch changed the image and no function.  tolerance: percent by which a path may
-    get longer.  compiler, null: what the page says of them.
+    get longer.  compiler, null: what the page says of them.  grade: of all counts.
     """
 
     base: Kernel
     last: Kernel
     tolerance: float = TOLERANCE
+    grade: Grade = Grade.EXACT_PATH
     patches: list[PatchRow] = field(default_factory=list)
     counts: list[ScenarioCounts] = field(default_factory=list)
     unmeasured: dict[str, str] = field(default_factory=dict)
@@ -315,7 +317,7 @@ def checked(
     Raises SourceError, SpecError where the base cannot be counted, or the null differs from it.
     """
     base = kernels.of(series.base)
-    found = CheckedSeries(base=base, last=base, tolerance=tolerance)
+    found = CheckedSeries(base=base, last=base, tolerance=tolerance, grade=counter.grade)
     if (first := counter.one(base, scenarios[0])).result.outcome is Outcome.BOOT_ERROR:
         raise _uncounted(first)
     stages: list[_Stage] = []
@@ -604,6 +606,7 @@ def page(
         qemu=qemu,
         kdelta=kdelta,
         command=command,
+        grade=found.grade,
     )
     return compared_with(made, before) if before else made
 
@@ -643,6 +646,7 @@ def _decided(
     every: Sequence[CheckedSeries], paths: Sequence[PathRow], tolerance: float
 ) -> tuple[Ruling, str]:
     """every: the series on all architectures, amd64 first; paths: of all of them."""
+    words = WORDS[every[0].grade]
     moved = [row for row in paths if row.change.moved]
     worst = max(moved, key=lambda row: row.percent, default=None)
     best = min(moved, key=lambda row: row.percent, default=None)
@@ -674,7 +678,7 @@ def _decided(
         signs = f"; best {_cell(best)}" if best and best.percent < 0 else ""
         said = f"worst {_cell(worst)}, within the tolerance of {tolerance:g} %{signs}"
         return Ruling.ACCEPT, said
-    return Ruling.ACCEPT, f"no path got longer; best {_cell(best)}" if best else ""
+    return Ruling.ACCEPT, f"no path {words.worse}; best {_cell(best)}" if best else ""
 
 
 def _cell(row: PathRow | None) -> str:

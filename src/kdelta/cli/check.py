@@ -84,6 +84,7 @@ _FORMS: dict[str, Callable[[CheckPage], str]] = {
 )
 @options.only_option
 @options.field_option
+@options.sharing_option
 @click.option(
     "--also", multiple=True, metavar="WORKLOAD:SCENARIO", help="And this one, or ./loop.c:name."
 )
@@ -138,6 +139,7 @@ def check(
     claims: tuple[str, ...],
     against: Path | None,
     built: Path | None,
+    probe: str | None,
     *,
     field: bool,
     form: str,
@@ -157,22 +159,22 @@ def check(
     means = given["means"]
     for words in claims:
         parse(words)  # a mistake in an option is reported before a source is fetched
-    scenarios, uncelled = _scenarios(only, also, pages, field=field)
-    before = read(against) if against else None
+    scenarios, uncelled = _scenarios(only, also, pages, field=field, probe=probe)
+    before = read(against, probe) if against else None
     named = dict.fromkeys(options.words(arch))
     arches = [name for name in named if architectures.of(name).debian != HOME]
     asked, alone = _base(given.pop("base"), given["config"])
     whole = bool(asked.path) or not alone
     own = _own(built, alone=alone and not arches)
     for one in (HOME, *arches):
-        _check_tools(asked, one)
+        _check_tools(asked, one, probe)
     with _kept(given["runs"]) as (folder, command), reporting() as progress:
         with _opened(series, asked, claims, trust=means.trust) as found_on:
             source = tree_reference.located(asked, progress=progress)
             if source != asked:
                 _report(f"base: {source.release}, the newest of {asked.release} with a source")
-            release = "" if whole or own else source.release
-            ahead = _Ahead(release, scenarios, means, progress).begun()
+            release = "" if whole or own or means.again else source.release
+            ahead = _ahead(release, scenarios, probe, means, progress)
             found = found_on(source, progress)
         caged = not (found.own or means.trust)
         _report(*uncelled, *check_series.warnings(found, confined=caged))
@@ -181,7 +183,7 @@ def check(
         claimed = declared(found.cover, found.steps, claims)
         counted = list(dict.fromkeys([*scenarios, *(claim.scenario for claim in claimed)]))
         checking = _Check(
-            source=source, series=found, scenarios=counted, caged=caged, folder=folder,
+            source=source, series=found, scenarios=counted, caged=caged, folder=folder, probe=probe,
             command=command, whole=whole, own=own, ahead=ahead, **given,
         )  # fmt: skip
         page = checking.page(arches, claimed, before, str(against or ""), progress)
@@ -189,38 +191,40 @@ def check(
     click.get_current_context().exit(_STATUS[page.decision])
 
 
-@dataclass(frozen=True, slots=True)
-class _Ahead:
-    """Fetches a released base and counts it, while its source is fetched and patched.
-
-    All of it is asked for again, and found in the cache; so are the errors.
+def _ahead(
+    release: str,
+    scenarios: Sequence[str],
+    probe: str | None,
+    means: options.Means,
+    progress: Progress,
+) -> threading.Event:
+    """Fetch a released base and count it, while its source is fetched and patched, until the event
+    is set or the command ends.  All is asked for again, and found in the cache; so are the errors.
     """
+    stop = threading.Event()
 
-    release: str  # "": nothing is done
-    scenarios: Sequence[str]
-    means: options.Means
-    progress: Progress
-    stop: threading.Event = field(default_factory=threading.Event)
-
-    def begun(self) -> _Ahead:
-        """The same at work: until all is counted, `stop` is set or the command ends."""
-        click.get_current_context().call_on_close(self.stop.set)
-        threading.Thread(target=self._run, daemon=True).start()
-        return self
-
-    def _run(self) -> None:
+    def work() -> None:
         with contextlib.suppress(KdeltaError, Cancelled), cache.passing("results") as scratch:
-            if not self.release or self.means.again:
-                return
-            kernel = reference.resolve(self.release, progress=self.progress)
-            engine.compiler_of(kernel, progress=self.progress)
-            study = spec.from_arguments(self.scenarios[:1], ["base"], single_kernel=True)
-            bench = exact.bench_of(study, self.means.wanted_qemu, self.stop, self.progress)
+            kernel = reference.resolve(release, progress=progress)
+            engine.compiler_of(kernel, progress=progress)
+            study = _study(scenarios, probe)
+            bench = exact.bench_of(study, means.wanted_qemu, stop, progress)
             counter = compare.Counter(study, bench, scratch, lambda *_: None, 1)
-            for name in self.scenarios:
-                if self.stop.is_set():
+            for name in scenarios:
+                if stop.is_set():
                     return
                 counter.one(kernel, name)
+
+    click.get_current_context().call_on_close(stop.set)
+    if release:
+        threading.Thread(target=work, daemon=True).start()
+    return stop
+
+
+def _study(scenarios: Sequence[str], probe: str | None) -> spec.Study:
+    """For the machine and its time limits; of lines all scenarios need several CPUs."""
+    one = scenarios if probe else scenarios[:1]
+    return spec.from_arguments(one, ["base"], single_kernel=True, probes=probe and [probe])
 
 
 @contextlib.contextmanager
@@ -307,6 +311,7 @@ class _Check:
     source: TreeReference
     series: PatchSeries
     scenarios: list[str]
+    probe: str | None
     caged: bool
     config: str
     tolerance: float
@@ -316,7 +321,7 @@ class _Check:
     command: str
     whole: bool
     own: own_build.OwnBuild | None
-    ahead: _Ahead
+    ahead: threading.Event
     qemu: str = ""
     known: list[CheckedSeries] = field(default_factory=list)
 
@@ -329,7 +334,7 @@ class _Check:
         progress: Progress,
     ) -> CheckPage:
         """Build, count, and write the page into the folder."""
-        study = spec.from_arguments(self.scenarios[:1], ["base"], single_kernel=True)
+        study = _study(self.scenarios, self.probe)
         for name in self.scenarios:
             check_scenarios(spec.with_settings(study, scenarios=[name]))
         sides: list[CheckedSeries] = []
@@ -361,7 +366,7 @@ class _Check:
 
     def _side(self, arch: str, sides: Sequence[CheckedSeries], progress: Progress) -> CheckedSeries:
         """The series on one architecture.  A tenth of the time goes into page.html, so far."""
-        study = spec.from_arguments(self.scenarios[:1], ["base"], single_kernel=True, arch=arch)
+        study = spec.with_settings(_study(self.scenarios, self.probe), arch=arch)
         means = self.means
         stop = threading.Event()
         bench = exact.bench_of(study, means.wanted_qemu, stop, progress, again=means.again)
@@ -369,13 +374,13 @@ class _Check:
         counter = compare.Counter(study, bench, self.folder / arch, _report, means.jobs)
 
         def executed(kernel: Kernel) -> frozenset[str]:
-            self.ahead.stop.set()
+            self.ahead.set()
             return counter.executed(kernel, self.scenarios)
 
         try:
             made_by = self._kernels(arch, executed, progress)
         finally:
-            self.ahead.stop.set()
+            self.ahead.set()
         every, at_last = len(self.scenarios), 0.0
 
         def each_row(so_far: CheckedSeries, at: int) -> None:
@@ -458,8 +463,11 @@ def _opened(
         raise SpecError("there is no such file", place=missing, action=action)
 
 
-def _check_tools(base: TreeReference, arch: str) -> None:
+def _check_tools(base: TreeReference, arch: str, probe: str | None = None) -> None:
     """Raise InfraError for a program that a build will need and this machine lacks."""
+    if probe and arch != HOME:
+        cause = f"lines that CPUs share are counted on {HOME} alone"
+        raise SpecError(cause, place="--arch", action="leave it out")
     packaged = tree_reference.PACKAGE in base.configs and arch == HOME
     make.check_tools(kconfig.DEBIANS if packaged else kernels.configured(base, arch).enabled)
     if arch != HOME:
@@ -488,7 +496,12 @@ def _sent(mails: SeriesMails, base: TreeReference, progress: Progress) -> PatchS
 
 
 def _scenarios(
-    only: tuple[str, ...], also: tuple[str, ...], pages: str, *, field: bool
+    only: tuple[str, ...],
+    also: tuple[str, ...],
+    pages: str,
+    *,
+    field: bool,
+    probe: str | None = None,
 ) -> tuple[list[str], list[str]]:
     """The scenarios to count, and why some have no cells of folios."""
 
@@ -496,12 +509,12 @@ def _scenarios(
         return not only or any(fnmatchcase(name, one) for one in only)
 
     wanted = compare.page_sizes(pages)
-    surveyed = plan.surveyed(field=field or bool(only))
+    surveyed = plan.surveyed(field=field or bool(only), probe=probe)
     cells = [""] + [f".{cell}" for cell in wanted if cell != compare.BASE_PAGES]
     meant = [name for name in surveyed if any(fits(name + cell) for cell in cells)]
     every, why = compare.in_sizes(meant, wanted)
     found = [name for name in every if fits(name)]
-    if len(wanted) == 1 and compare.BASE_PAGES in wanted:
+    if probe or (len(wanted) == 1 and compare.BASE_PAGES in wanted):
         why = []
     own = [workload.full_reference(name) for name in also]
     found = list(dict.fromkeys([*every_scenario(own), *found]))
@@ -560,7 +573,7 @@ def commit(
     """
     scenarios, _ = _scenarios(only, also, _SIZES, field=field)
     every, _ = _scenarios((), (), _SIZES, field=True)
-    study = spec.from_arguments(scenarios[:1], ["base"], single_kernel=True)
+    study = _study(scenarios, None)
     for name in scenarios:
         check_scenarios(spec.with_settings(study, scenarios=[name]))
     asked = commits.asked(what, tree)

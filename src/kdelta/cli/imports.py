@@ -16,7 +16,6 @@ import click
 from kdelta import workload
 from kdelta.analysis import judgement
 from kdelta.check import compare, robot
-from kdelta.check.compare import count_difference
 from kdelta.cli import options
 from kdelta.cli.printing import print_found, reporting, say
 from kdelta.errors import SpecError
@@ -210,9 +209,9 @@ def ask(
         ((before, after),) = compare.count_pair(
             old, new, [loop], partial(say, err=True), progress=progress, **counting
         )
-    found = count_difference(before, after)
-    say(*check_page.robot_answer(row, direction, found, f"{loop}, {old} -> {new}"))
+    case, why = compare.between(before, after)
+    say(*check_page.robot_answer(row, direction, case, why, f"{loop}, {old} -> {new}"))
     say(*filter(None, [apart]), *asked)
     say(*check_page.robot_next(robot.in_turns(report, own), kernels))
-    if apart or found.undecided:
+    if apart or why:
         click.get_current_context().exit(EXIT_UNDECIDED)

@@ -146,6 +146,12 @@ field_option = click.option(
     "--field", is_flag=True, help="Also the loops that robots and suites have."
 )
 
+sharing_option = click.option(
+    "--probe",
+    type=click.Choice(["sharing"]),
+    help="Count the lines that CPUs in turns take from each other instead, in turns:*.",
+)
+
 
 def output_option(text: str, default: str | None = None) -> Callable[[_Command], _Command]:
     """The option -o, whose file a command writes (printing.output_path)."""

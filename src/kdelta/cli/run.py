@@ -243,9 +243,10 @@ which functions?  Each scenario is short; a step is a reason for a study of its 
 )
 @options.only_option
 @options.field_option
+@options.sharing_option
 @click.option("--arch", default="amd64", show_default=True, help="Debian's architecture name.")
 @click.option("--flavour", default="cloud", show_default=True, help="Debian's kernel flavour.")
-@click.option("--rounds", type=int, default=1, show_default=True, help="Trials of each arm.")
+@click.option("--rounds", type=int, help="Trials of each arm.  [default: 1; 3 with --probe]")
 @click.option("--list", "list_only", is_flag=True, help="Only list scenarios and kernels.")
 @click.option("--new", "fresh_run", is_flag=True, help="Do not resume an unfinished survey.")
 @options.means_options
@@ -255,7 +256,8 @@ def survey(
     only: tuple[str, ...],
     arch: str,
     flavour: str,
-    rounds: int,
+    rounds: int | None,
+    probe: str | None,
     runs: Path,
     means: options.Means,
     *,
@@ -270,7 +272,10 @@ def survey(
     """
     from kdelta.analysis.lab import STEP_PERCENT
 
-    names = surveyed(only, field=field)
+    names = plan.surveyed(only, field=field, probe=probe)
+    if not names:
+        action = "see: kdelta survey --field --list"
+        raise SpecError(f"no scenario of the survey fits {', '.join(only)}", action=action)
     references = (
         every_kernel(options.words(kernels), arch, flavour)
         if kernels
@@ -288,19 +293,11 @@ def survey(
         question=_QUESTION.strip(),
         arch=arch,
         flavour=flavour,
-        rounds=rounds,
+        rounds=rounds or (LEAST_SEEDS if probe else 1),
+        probes=probe and [probe],
         step_percent=STEP_PERCENT,
     )
     answer(started(study, runs, means, "another one", fresh=fresh_run), summary=True)
-
-
-def surveyed(only: tuple[str, ...], *, field: bool = False) -> list[str]:
-    """The scenarios of the survey, of patterns those that fit.  Raises SpecError for none."""
-    found = plan.surveyed(only, field=field)
-    if not found:
-        action = "see: kdelta survey --field --list"
-        raise SpecError(f"no scenario of the survey fits {', '.join(only)}", action=action)
-    return found
 
 
 def study_file(name: str) -> Path:

@@ -137,9 +137,10 @@ def differences(old: KernelIdentity, new: KernelIdentity) -> tuple[str, ...]:
 
 
 def _mend(old: KernelIdentity, new: KernelIdentity, scenario: str, *, apart: bool) -> str:
-    """What to run instead; apart: their options differ."""
+    """What to run instead; apart: their options differ, both get the new one's or ours."""
     references = [_series(kernel) for kernel in (old, new)]
-    compiler, config = compiler_family(new.compiler), _config(new) if apart else ""
+    own = "".join(re.findall(r"[+](?:config|fragment)=[^+]*", new.reference)) or "+config=deb"
+    compiler, config = compiler_family(new.compiler), own if apart else ""
     whole = len({*references}) > 1  # of a series the archive has some source, of a release not
     sources = [_source(kernel, compiler, config, whole=whole) for kernel in (old, new)]
     ways = {"Both built with one configuration" if apart else "Both built by one": sources}
@@ -152,11 +153,6 @@ def _mend(old: KernelIdentity, new: KernelIdentity, scenario: str, *, apart: boo
     ]
     what = "configuration" if apart else "compiler"
     return "; ".join(runs) or f"Build both with one {what} and compare those"
-
-
-def _config(kernel: KernelIdentity) -> str:
-    """The configuration that both are built with: that of a kernel from source, else our own."""
-    return "".join(re.findall(r"[+](?:config|fragment)=[^+]*", kernel.reference)) or "+config=deb"
 
 
 def _series(kernel: KernelIdentity) -> str:

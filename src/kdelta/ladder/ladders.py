@@ -351,7 +351,18 @@ def _ladder(own: ScenarioEvidence[M], rungs: tuple[Rung[M], ...], method: Method
         ),
         doubts=tuple({re.sub(r"[0-9.]+", "", text): text for text in found}.values()),
         beside=tuple(_machine_states(arms)),
-        failures=tuple(_failures(arms)),
+        failures=tuple(
+            Failure(
+                trial=trial.index,
+                arm=arm.arm.label,
+                outcome=trial.result.outcome,
+                reason=trial.result.reason,
+                console=trial.result.artifacts.get("console", ""),
+            )
+            for arm in arms
+            for trial in arm.trials
+            if trial.result and trial.result.outcome is not Outcome.OK
+        ),
         machines=_machines(arms, method),
         replicates=method.replicates(arms),
         done=sum(rung.done for rung in rungs),
@@ -553,21 +564,6 @@ def _steps(
         if (old := values.get(rung.previous or "")) and rung.total
     ]
     return tuple(sorted(steps, key=lambda step: step.size, reverse=True))
-
-
-def _failures(arms: Sequence[ArmEvidence[M]]) -> list[Failure]:
-    return [
-        Failure(
-            trial=trial.index,
-            arm=arm.arm.label,
-            outcome=trial.result.outcome,
-            reason=trial.result.reason,
-            console=trial.result.artifacts.get("console", ""),
-        )
-        for arm in arms
-        for trial in arm.trials
-        if trial.result and trial.result.outcome is not Outcome.OK
-    ]
 
 
 def _machines(arms: Sequence[ArmEvidence[M]], method: Method[M]) -> tuple[Machine, ...]:

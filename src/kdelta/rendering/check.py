@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from kdelta.check.compare import CountDifference
+from kdelta.analysis.gate import GateCase
 from kdelta.check.page import (
     HOME,
     LEAST_PERCENT,
@@ -22,6 +22,7 @@ from kdelta.check.page import (
     PatchRow,
     PathRow,
     Ruling,
+    Words,
 )
 from kdelta.check.robot import RateSplit, RobotReport, RobotRow
 from kdelta.metric import plural
@@ -34,7 +35,6 @@ MOST_LINES = 60
 _PATCHES, _PATHS, _CLAIMS, _SINCE = 10, 6, 6, 4
 _PATHS_BESIDE, _COLUMN = 4, 11  # paths on several architectures; characters of each column
 _LAST, _MOST_LAST = 4, 24  # parts at the end that are never cut, and their lines at most
-_ACROSS = 3  # patches that have a column
 _COMMENT, _FUNCTIONS = 15, 3  # lines of a comment; functions in it
 _NAME = re.compile(r"[A-Za-z_]")  # of a function, not "3 others"
 _SMALL, _MANY = 0.01, 100_000
@@ -43,10 +43,10 @@ _NAMES = 240  # characters of a list of functions
 
 def headline(page: CheckPage) -> str:
     """What the series does on amd64 to the paths that execute it, in one sentence."""
-    return _sentence(page.paths, len(page.identical))
+    return _sentence(page.words, page.paths, len(page.identical))
 
 
-def _sentence(paths: Sequence[PathRow], untouched: int) -> str:
+def _sentence(words: Words, paths: Sequence[PathRow], untouched: int) -> str:
     found = {effect: [row for row in paths if row.change is effect] for effect in Effect}
     more, less, equal = found[Effect.MORE], found[Effect.LESS], found[Effect.EQUAL]
     left = len(found[Effect.OPEN])
@@ -55,18 +55,18 @@ def _sentence(paths: Sequence[PathRow], untouched: int) -> str:
     if left == len(paths):
         return f"None of {left} paths that execute changed code could be compared."
     could = " and could be compared" if left else ""
-    said = f"None of {len(paths) - left} paths that execute changed code{could} got longer"
+    said = f"None of {len(paths) - left} paths that execute changed code{could} {words.worse}"
     if more:
         worst = max(more, key=lambda row: row.percent)
         said = (
-            f"{len(more)} of {len(paths)} paths that execute changed code got longer,"
+            f"{len(more)} of {len(paths)} paths that execute changed code {words.worse},"
             f" the worst {worst.percent:+.1f} % ({_cell(worst)})"
         )
     if less:
         best = min(less, key=lambda row: row.percent)
-        said += f"; {len(less)} shorter, the best {best.percent:+.1f} % ({_cell(best)})"
+        said += f"; {len(less)} {words.less}, the best {best.percent:+.1f} % ({_cell(best)})"
     fewer = sum(bool(row.reason) for row in equal)
-    said += f"; {len(equal)} identical to the instruction"
+    said += f"; {len(equal)} identical {words.alike}"
     said += f" ({fewer} with fewer bytes to copy or clear)" if fewer else ""
     for count, what in (
         (len(found[Effect.SPREAD]), "within their own spread"),
@@ -82,7 +82,7 @@ def _elsewhere(page: CheckPage) -> Iterator[str]:
         if any(row.wrong for row in each.patches) and not each.paths:
             said = "no answer: there is no kernel of a patch, or it could not be read; see below."
         else:
-            said = _sentence(each.paths, len(each.identical))
+            said = _sentence(page.words, each.paths, len(each.identical))
         yield from _wrapped(said, f"{each.arch}: ", "  ")
 
 
@@ -110,22 +110,22 @@ def comment(page: CheckPage) -> str:
     """The page for a bot: decision, worst and best path, functions, command; at most 15 lines."""
     head = f"{page.title}: {plural(len(page.patches), 'patch')} on {page.base}"
     lines = [*_wrapped(f"kdelta {page.decision} (advisory): {_because(page)}")[:3]]
-    lines += _wrapped(f"{head}. Path length in instructions, never a time.")[:3]
+    lines += _wrapped(f"{head}. Counted: {page.words.counted}; {page.words.means}.")[:3]
     moved = sorted((row for row in page.every if row.change.moved), key=lambda row: row.percent)
     ends = [("worst", max(moved, key=lambda row: row.percent))] if moved else []
     ends = [each for each in ends if each[1].percent > 0]
     ends += [("best", row) for row in moved[:1] if row.percent < 0]
     left = _FUNCTIONS
     for word, row in ends:
-        said = f"{_cell(row)}: {row.percent:+.2f} %, {_amounts(row.before, row.after)}"
-        lines += _wrapped(f"{said} a {row.operation}", f"{word}: ", "  ")[:2]
+        said = f"{_cell(row)}: {row.percent:+.2f} %, {_amounts(row, page)}"
+        lines += _wrapped(said, f"{word}: ", "  ")[:2]
         parts = [part for part in row.functions if _NAME.match(part.function)]
         named = [f"{part.function} {_delta(part.delta)}" for part in parts[: min(left, 2)]]
         left -= len(named)
         lines += _wrapped(", ".join(named), "  ", "  ")[:2] if named else []
     told = [row for row in page.patches if row.wrong or row.longer or row.shorter]
     several = len(told) > 1 or any(row.wrong for row in told)
-    more = [f"patch {row.number}: {_done(row)}" for row in told if several]
+    more = [f"patch {row.number}: {_done(row, page)}" for row in told if several]
     more += [f"{_cell(row)}: {row.reason}" for row in page.every if row.change is Effect.OPEN]
     if page.unseen:
         more.append(f"changed, and executed by no scenario: {_names(page.unseen, WIDTH // 2)}")
@@ -137,16 +137,17 @@ def comment(page: CheckPage) -> str:
 
 def _because(page: CheckPage) -> str:
     """What the decision rests on, without the names of paths, which have lines of their own."""
-    count = collections.Counter(row.change for row in page.every)
+    count, words = collections.Counter(row.change for row in page.every), page.words
     said = page.why.removesuffix(", see below")
     if page.decision is not Ruling.UNDECIDED:
         is_longer = page.decision is Ruling.REJECT or count[Effect.MORE]
         by = f" by more than {page.tolerance:g} %" if is_longer else ""
-        said = f"{'a' if page.decision is Ruling.REJECT else 'no'} path got longer{by}"
+        said = f"{'a' if page.decision is Ruling.REJECT else 'no'} path {words.worse}{by}"
     same = count[Effect.EQUAL] + count[Effect.SLIGHT]
     unclear = count[Effect.OPEN] + count[Effect.SPREAD]
     return (
-        f"{said}. {count[Effect.MORE]} longer, {count[Effect.LESS]} shorter, {same} unchanged,"
+        f"{said}. {count[Effect.MORE]} {words.more}, {count[Effect.LESS]} {words.less},"
+        f" {same} unchanged,"
         f" {f'{unclear} unclear, ' if unclear else ''}{len(page.identical)} without changed code"
     )
 
@@ -195,7 +196,6 @@ def _parts(page: CheckPage, paths: int) -> Iterator[Sequence[str]]:
     yield ["", *_compared(page)]
     yield list(_patches(page))
     yield list(_paths(page, paths))
-    yield list(_traded(page, paths))
     also = [  # changed functions that no scenario executes elsewhere, beyond those of amd64
         line
         for side in page.elsewhere
@@ -211,7 +211,7 @@ def _parts(page: CheckPage, paths: int) -> Iterator[Sequence[str]]:
     yield ["", *(line for each, name in states for line in _wrapped(each, name))]
     yield [line for each in page.limits for line in _wrapped(each, "- ")]
     claims = [f"{_claim(each)}: {each.verdict}, {each.why}" for each in page.claims]
-    yield _listed("Declared claims, judged by path length:", claims, _CLAIMS, "- ")
+    yield _listed("Declared claims, judged by counts:", claims, _CLAIMS, "- ")
     yield _changed_since(page) if page.against else []
     yield ["", "Again:", *_wrapped(page.command, "  ")]
     if page.program:
@@ -227,8 +227,8 @@ def _listed(head: str, each: Sequence[str], most: int, mark: str) -> list[str]:
 def _compared(page: CheckPage) -> Iterator[str]:
     said = (
         f"{page.title}: {plural(len(page.patches), 'patch')} on {page.base},"
-        f" {page.config}, {page.compiler.partition(' (')[0]}; instructions retired, {page.qemu};"
-        " a path length, never a time."
+        f" {page.config}, {page.compiler.partition(' (')[0]}; {page.words.counted}, {page.qemu};"
+        f" {page.words.means}."
     )
     yield from _wrapped(said)
     yield from _wrapped(page.null)
@@ -252,7 +252,7 @@ def _patches(page: CheckPage) -> Iterator[str]:
     if told:
         yield ""
     for row, others in told[:_PATCHES]:
-        yield from _wrapped(_patch(row, others), "", "     ")
+        yield from _wrapped(_patch(row, others, page), "", "     ")
     if len(told) > _PATCHES:
         yield f"     and {len(told) - _PATCHES} more patches that change a path"
     if quiet:
@@ -261,19 +261,20 @@ def _patches(page: CheckPage) -> Iterator[str]:
         yield f"     {plural(quiet, 'patch')} without a path that {what}"
 
 
-def _patch(row: PatchRow, others: Mapping[str, PatchRow]) -> str:
+def _patch(row: PatchRow, others: Mapping[str, PatchRow], page: CheckPage) -> str:
     if row.wrong and all(each.wrong == row.wrong for each in others.values()):
         said = row.wrong
     else:
-        said = "; ".join([_done(row), *(f"{arch} {_done(each)}" for arch, each in others.items())])
+        done = [f"{arch} {_done(each, page)}" for arch, each in others.items()]
+        said = "; ".join([_done(row, page), *done])
     return f"{row.number:>3}  {row.title}: {said}"
 
 
-def _done(row: PatchRow) -> str:
+def _done(row: PatchRow, page: CheckPage) -> str:
     if row.wrong:
         return row.wrong
-    counts = [f"{row.longer} longer"] if row.longer else []
-    counts += [f"{row.shorter} shorter"] if row.shorter else []
+    counts = [f"{row.longer} {page.words.more}"] if row.longer else []
+    counts += [f"{row.shorter} {page.words.less}"] if row.shorter else []
     worst = f", {row.worst} {row.worst_percent:+.1f} %" if row.worst else ""
     return f"{', '.join(counts) or 'no path changed'}{worst}"
 
@@ -322,23 +323,6 @@ def _trade(rows: Sequence[PathRow]) -> tuple[list[int], list[tuple[PathRow, dict
     return moved, [(row, {part.patch: _change(part) for part in row.parts}) for row in found]
 
 
-def _traded(page: CheckPage, most: int) -> Iterator[str]:
-    """Who gains and who pays, on amd64: the patches with the largest parts, both ends of paths."""
-    moved, rows = _trade(page.paths)
-    parts = sorted((-abs(part.percent), part.patch) for row, _ in rows for part in row.parts)
-    shown = sorted([*dict.fromkeys(number for _, number in parts if number in moved)][:_ACROSS])
-    if not shown:
-        return
-    ends = rows if len(rows) <= most else [*rows[: most - most // 2], *rows[-(most // 2) :]]
-    yield ""
-    yield from _in_columns("Who pays, who gains", [*(f"patch {n}" for n in shown), "all"])
-    for row, cells in ends:
-        cell = [cells.get(number, "same") for number in shown]
-        yield from _in_columns(f"{row.scenario} ({row.pages} pages)", [*cell, _change(row)])
-    if len(rows) > len(ends) or len(moved) > len(shown):
-        yield f"of {len(rows)} paths and {len(moved)} patches; all of them: --html"
-
-
 def _in_columns(name: str, cells: Sequence[str]) -> Iterator[str]:
     """A name and cells at the right, in a line of their own where the name leaves no room."""
     right = "".join(f"{cell:>{_COLUMN}}" for cell in cells)
@@ -356,7 +340,7 @@ def _path(rows: Sequence[PathRow], page: CheckPage) -> Iterator[str]:
     by = {row.arch: f", patch {row.patch}" if row.patch else "" for row in rows}
     if len(page.arches) == 1:
         yield from _wrapped(f"{name}: {first.change}{by[first.arch]}")
-        yield from _figures(first, "")
+        yield from _figures(first, page, "")
         return
     found = {row.arch: row for row in rows}
     blind = {side.arch for side in page.elsewhere if any(row.wrong for row in side.patches)}
@@ -367,7 +351,7 @@ def _path(rows: Sequence[PathRow], page: CheckPage) -> Iterator[str]:
     yield from _in_columns(name, cells)
     for row in rows:
         if row.change.moved:
-            yield from _figures(row, f"{_shown(row.arch)}: {row.change}{by[row.arch]}, ")
+            yield from _figures(row, page, f"{_shown(row.arch)}: {row.change}{by[row.arch]}, ")
 
 
 def _change(row: PathRow | PatchPart | None) -> str:
@@ -379,21 +363,21 @@ def _change(row: PathRow | PatchPart | None) -> str:
     return "?" if row.change is Effect.OPEN else "~0"
 
 
-def _figures(row: PathRow, name: str) -> Iterator[str]:
+def _figures(row: PathRow, page: CheckPage, name: str) -> Iterator[str]:
     if row.before is not None and row.after is not None:
         percent = "" if name else f" ({row.percent:+.2f} %)"
-        said = f"{_amounts(row.before, row.after)} a {row.operation}{percent}"
-        yield from _wrapped(said, f"    {name}", "    ")
+        yield from _wrapped(f"{_amounts(row, page)}{percent}", f"    {name}", "    ")
     if row.functions:
         parts = [f"{each.function} {_delta(each.delta)}" for each in row.functions]
         yield from _wrapped(", ".join(parts), "    ", "    ")
 
 
-def _amounts(before: float | None, after: float | None) -> str:
-    old, new = (f"{n or 0:.{0 if n and n >= _MANY else 2}f}" for n in (before, after))
-    if old == new and before != after:
-        old, new = f"{before:.4f}", f"{after:.4f}"
-    return f"{old} -> {new}"
+def _amounts(row: PathRow, page: CheckPage) -> str:
+    both = row.before or 0, row.after or 0
+    old, new = (f"{n:.{0 if n >= _MANY else 2}f}" for n in both)
+    if old == new and both[0] != both[1]:
+        old, new = (f"{n:.4f}" for n in both)
+    return f"{old} -> {new} {page.words.each}a {row.operation}"
 
 
 def _claim(each: JudgedClaim) -> str:
@@ -499,17 +483,17 @@ def robot_next(scenarios: Sequence[str], kernels: str) -> Iterator[str]:
 
 
 def robot_answer(
-    row: RobotRow, better: Direction, found: CountDifference, where: str
+    row: RobotRow, better: Direction, case: GateCase, why: str, where: str
 ) -> Iterator[str]:
     """How much of the published change a path length explains.
 
     A path of p percent more instructions, at the same time an instruction, is p percent more time
-    and a rate of 100 / (100 + p).  where: the scenario and the kernels, in words.
+    and a rate of 100 / (100 + p).  why: it cannot be said.  where: scenario and kernels, in words.
     """
-    if why := found.undecided:
+    if why:
         yield f"Cannot be said: {why}."
         return
-    longer = 100 * ((found.after or 0.0) / (found.before or 1.0) - 1)
+    longer = 100 * ((case.new or 0.0) / (case.old or 1.0) - 1)
     moved = longer if better is Direction.LESS else 100 * (100 / (100 + longer) - 1)
     where = f"{where}: path {longer:+.2f} %"
     if not longer:

@@ -22,7 +22,7 @@ from kdelta.analysis.calls import (
 )
 from kdelta.analysis.coverage import Coverage
 from kdelta.analysis.explanation import Explanation, FunctionDelta, Presence, akin
-from kdelta.analysis.work import FETCHED, TAKEN, KindDelta, ValueDelta, WorkExplanation
+from kdelta.analysis.work import KindDelta, ValueDelta, WorkExplanation, objects_moved
 from kdelta.disassembly.code import ExecutedInsn
 from kdelta.errors import SpecError
 from kdelta.ladder.ladders import LadderStep
@@ -468,7 +468,6 @@ def walked(root: Branch) -> Iterator[tuple[int, Branch]]:
 
 WORK, MEMORY, SHARING, VALUES = "work", "memory", "sharing", "values"
 _KIND_WIDTH = 32
-_OBJECTS, _LEAST_LINES = 4, 0.2  # named, of lines per operation that differ by so many
 _LEAST_LISTED = 0.05  # lines per operation from which an object is listed
 _VALUES_LISTED = 24  # values of a histogram in the text
 _WORK_HEAD = ("group", "kind", "old", "new", "delta", "where")
@@ -545,21 +544,9 @@ def _show_work(told: WorkPart) -> list[Line]:
 
 def _lines_claim(found: WorkExplanation, step: LadderStep) -> str:
     """How many lines are fetched, and the objects of the largest changes."""
-    taken = {row.kind: dict(row.where) for row in found.sharing or () if row.group == TAKEN}
     told = [f"{counts.change(step, 'lines')}: {'; '.join(step.comparison.reasons)}"]
-    moved = [row for row in found.sharing or () if row.group == FETCHED]
-    for row in sorted(moved, key=lambda row: -abs(row.delta))[:_OBJECTS]:
-        lines = row.delta / found.explanation.operations
-        if abs(lines) < _LEAST_LINES:
-            break
-        writers = [name for name in taken.get(row.kind, ()) if taken[row.kind][name] * lines > 0]
-        readers = [name for name, n in row.where if n * lines > 0 and name not in writers]
-        way = "new" if not row.old else "gone" if not row.new else "more" if lines > 0 else "less"
-        said = [f"{way}: {row.kind} ({lines:+.3g})"]
-        said += [f"written in {writers[0]}()"] if writers else []
-        said += [f"read in {readers[0]}()"] if readers else []
-        told.append(", ".join(said))
-    return "; ".join(told)
+    moved = objects_moved(found.sharing or (), found.explanation.operations)
+    return "; ".join([*told, *(f"{said} ({lines:+.3g})" for said, lines in moved)])
 
 
 def kind_named(row: KindDelta) -> str:

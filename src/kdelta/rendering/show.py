@@ -117,9 +117,8 @@ def document(report: Report[Any]) -> tuple[str, object]:
 
 
 def table(report: Report[Any]) -> tuple[Sequence[str], Iterator[Sequence[Cell]]]:
-    """One row for each scenario, kernel and phase, the sum of the phases last.
-
-    Its last cell is what the arm's commit is called.
+    """One row for each scenario, kernel and phase, the sum of the phases last; then one for each
+    scenario and kernel whose lines were counted.  Its last cell is what the arm's commit is called.
     """
     _, _, head, rows = _FIELDS[report.instrument]
     arm = head.index("arm")
@@ -146,6 +145,7 @@ _WINDOW = (
     "operation", "operations", "value", "user", "kernel", "per_operation", "kind", "share",
     "windows", "minimum", "maximum", "deviation",
 )  # fmt: skip
+_INSTRUCTIONS = ("value", "user", "kernel")
 _COUNT_HEAD: tuple[str, ...] = (
     "run", "workload", "scenario", "point", "arm", "release", "package", "phase",
     "operation", "operations", "instructions", "instructions_user", "instructions_kernel",
@@ -186,7 +186,7 @@ def _ladder_data(ladder: Ladder[Measure]) -> dict[str, Any]:
 
 
 def _count_rows(report: Report[Measure]) -> Iterator[tuple[Cell, ...]]:
-    for ladder in report.ladders:
+    for ladder in (*report.ladders, *report.beside):
         for rung in ladder.rungs:
             for measure in (*rung.phases, rung.total) if rung.total else (None,):
                 yield _count_row(report, ladder, rung, measure)
@@ -198,12 +198,15 @@ def _count_row(
     phase = measure.phase if measure else TOTAL
     ratios = rung.ratio(phase)
     layouts = measure.layouts if measure else None
+    of_lines = ladder.unit == "lines"
+    known = {name: getattr(measure, name, None) for name in _WINDOW}
+    known |= dict.fromkeys(_INSTRUCTIONS) if of_lines else {}
     # The verdict is on the sum of the phases, so only that row carries it.
     verdict = rung.comparison if phase == TOTAL else None
     return (
         report.run_id, ladder.workload, ladder.scenario, ladder.point,
-        rung.arm, rung.release, rung.version, phase,
-        *(getattr(measure, name, None) for name in _WINDOW),
+        rung.arm, rung.release, rung.version, ladder.unit if of_lines else phase,
+        *known.values(),
         len(layouts.counts) if layouts else None, layouts.hit if layouts else None,
         *(getattr(measure, name, None) for name in ("trials", "agree", "trials_range")),
         rung.first, ratios.first, rung.previous, ratios.previous,
@@ -366,7 +369,7 @@ def show_survey(found: Survey, *, details: bool = True) -> list[Line]:
     if report.done < report.planned:
         left = f"{report.done}/{report.planned} trials done; resume with: kdelta resume"
         lines += paragraph(f"{left} {report.run_id}", Tone.WARN)
-    lines += [*_survey_steps(found), (), *_survey_table(found), *_survey_lines(report)]
+    lines += [*_survey_lines(report), *_survey_steps(found), (), *_survey_table(found)]
     if details:
         lines += _survey_legend(found)
     lines += _survey_builds(found)
@@ -390,7 +393,6 @@ def _survey_lines(report: Report[Measure]) -> Iterator[Line]:
     """The lines that CPUs fetch from each other: the steps, and all kernels side by side."""
     if not report.beside:
         return
-    yield ()
     for ladder in report.beside:
         for step in ladder.steps:
             yield from paragraph(f"{ladder.name}: {counts.change(step, ladder.unit)}.", Tone.BOLD)
@@ -400,6 +402,8 @@ def _survey_lines(report: Report[Measure]) -> Iterator[Line]:
         rungs = [{one.arm: one for one in each.rungs}.get(kernel) for each in report.beside]
         columns.append(Column(label, map(_lines_span, rungs), right=True))
     yield from table_lines(columns)
+    yield from paragraph(f"per operation; {_UNDECIDED}: UNDECIDED, !: INVALID", Tone.FAINT)
+    yield ()
 
 
 def _lines_span(rung: Rung[Measure] | None) -> Span:

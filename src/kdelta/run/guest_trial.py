@@ -35,7 +35,7 @@ from kdelta.sample import MachineFacts, TrialResult
 _STARTS, _NAMES = "starts", "names"
 _OUT_OF_MEMORY = "Out of memory: Killed process"  # of the console
 _MOST_KEPT = 12  # kernels whose symbols a process keeps, each of some 7 MB
-_FORMAT = 6  # of what is kept: it changes when the same text gives other functions
+_FORMAT = 7  # of what is kept: it changes when the same text gives other functions
 
 
 def events_file(

@@ -17,20 +17,26 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from kdelta import workload
-from kdelta.ladder.counts import CountEvidence, counted
+from kdelta.ladder.counts import counted
 from kdelta.ladder.evidence import scenarios
 from kdelta.sample import Run, Source, TrialRecord
 from kdelta.study.spec import Study, has_control, points
 from kdelta.verdict.comparison import STEP_PERCENT
 
+TURNS = "turns"  # the workload of tasks that take turns, of which shared lines are counted
 
-def surveyed(only: Sequence[str] = (), *, field: bool = False) -> list[str]:
-    """Scenarios of the survey that fit `only`.  field: those that have a robot's name, too."""
+
+def surveyed(
+    only: Sequence[str] = (), *, field: bool = False, probe: str | None = None
+) -> list[str]:
+    """Scenarios of the survey that fit `only`.  field: those that have a robot's name, too.  probe:
+    SHARING for those in turns instead.
+    """
     return [
         one.reference
-        for name in workload.names()
+        for name in ((TURNS,) if probe else workload.names())
         for one in workload.load(name).scenarios
-        if (one.survey or (one.robots and (field or only)))
+        if (probe or one.survey or (one.robots and (field or only)))
         and (not only or any(fnmatchcase(one.reference, pattern) for pattern in only))
     ]
 
@@ -73,7 +79,9 @@ def sources(record: Run) -> tuple[TrialRecord, ...]:
         (number, source, arm.arm.index, workload, scenario)
         for workload, scenario in scenarios(record)
         for arm in counted(record, workload, scenario)
-        if arm.used and arm.used[0].outside and _depends_on_seed(arm)
+        if arm.used and arm.used[0].outside and (total := arm.total)
+        # Further apart than a step may be.
+        if 100 * total.trials_range > STEP_PERCENT / 3 * total.value
         for number in sorted(rounds)
         for source in Source
     ]
@@ -84,11 +92,6 @@ def sources(record: Run) -> tuple[TrialRecord, ...]:
         )
         for index, (number, source, arm, workload, scenario) in enumerate(wanted, first)
     )
-
-
-def _depends_on_seed(arm: CountEvidence) -> bool:
-    total = arm.total  # further apart than a step may be
-    return total is not None and 100 * total.trials_range > STEP_PERCENT / 3 * total.value
 
 
 def _round(study: Study, key: str) -> list[tuple[int, str, str]]:
