@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Declared claims: their form, the counts that judge them."""
+"""Declared claims: their form, the counts that judge them, and sentences that nothing judges."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from kdelta.check import series as check_series
-from kdelta.check.page import ClaimVerdict, DeclaredClaim, Effect, PathRow
-from kdelta.check.series import judged, parse, scenario_name
+from kdelta.check.page import ClaimVerdict, DeclaredClaim, Direction, Effect, PathRow
+from kdelta.check.series import judged, parse, scenario_name, sentences
 from kdelta.cli.main import cli
 from kdelta.errors import SpecError
 from kdelta.source.patches import PatchSeries, SeriesStep
@@ -104,6 +104,7 @@ def test_ten_thousand_trailers_are_refused_at_once() -> None:
     begun = time.monotonic()
     with pytest.raises(SpecError, match="declares 10000 claims, more than 100"):
         declared(series(text), [])
+    assert len(sentences(series(text + "It is 5 % faster. " * 100_000))) == 1
     assert time.monotonic() - begun < 5
 
 
@@ -144,6 +145,31 @@ def test_a_path_without_changed_code_is_the_same() -> None:
     same, less = judged(both, "amd64", [], ["unmap:munmap"], (), {})
     assert (same.verdict, less.verdict) == (ClaimVerdict.SUPPORTED, ClaimVerdict.CONTRADICTED)
     assert less.why == "it executes no changed code"
+
+
+def test_a_sentence_with_figures_is_quoted_and_judged_by_nothing() -> None:
+    """It was "supported" by mremap, whose summary has the word "after"."""
+    text = (
+        "Some words before it.\n\nBefore: 100 RPS\nAfter: 101 RPS\n\nNo figure.\n"
+        "Improves munmap() by 12 %, it is 2.5x as fast. Kdelta-claim: not a trailer 1.\n\n"
+        "Kdelta-claim: unmap:munmap less 12\nLink: https://example.org/20260101\n"
+        'Fixes: 0123456789ab ("x")\nSigned-off-by: A 1 <a@b.c>\n'
+    )
+    found = sentences(series(text, text))
+    assert found == (
+        "Before: 100 RPS After: 101 RPS",
+        "No figure. Improves munmap() by 12 %, it is 2.5x as fast.".partition(". ")[2],
+        "Kdelta-claim: not a trailer 1.",
+    )
+    none = (
+        "Since 61ef18655704 nobody does.\n\nA B (3): mm: x\n\nPatches 2 and 3 drop find_x2().\n\n"
+    )
+    assert sentences(series(f"{none}It was 488220 us.")) == ("It was 488220 us.",)
+    assert judged([], "amd64", [row(-12.0)], (), (), {}) == ()
+    (only,) = declared(series(text), [])
+    assert only == DeclaredClaim(
+        scenario="unmap:munmap", direction=Direction.LESS, percent=12.0, place="patch 1"
+    )
 
 
 def test_the_command_refuses_a_wrong_claim_before_a_source_is_read(tmp_path: Path) -> None:

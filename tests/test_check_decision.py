@@ -348,6 +348,16 @@ def test_a_base_that_counts_nothing_is_an_error(monkeypatch: pytest.MonkeyPatch)
         along(monkeypatch, base="panics")
 
 
+def test_the_title_of_a_cover_letter_is_no_part_of_its_first_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found, _ = along(monkeypatch, "1100")
+    letter = replace(series("1100"), cover="mm: a series of 2\nmprotect() becomes 12 % faster.")
+    page = paged(letter, found)
+    assert page.sentences == ("mprotect() becomes 12 % faster.",)
+    assert page.claims == ()
+
+
 def test_claims_are_judged_on_every_architecture_and_change_no_decision(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -407,6 +417,7 @@ def test_the_command_counts_and_judges_what_a_mail_declares(
     assert ended.exit_code == 0, ended.output
     said = " ".join(ended.stdout.split())
     assert SCENARIOS[1] in counted  # whatever --only says
+    assert '- "Before: 100 RPS After: 101 RPS"' in said
     assert f"{SCENARIOS[1]} less 10 (patch 1): supported, 100.00 -> 90.00 a page (-10.00 %)" in said
     assert f"{SCENARIOS[1]} more (--claim): contradicted, 100.00 -> 90.00" in said
     counted.clear()

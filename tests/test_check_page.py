@@ -94,6 +94,7 @@ def test_the_largest_page_keeps_to_its_lines_and_columns() -> None:
             *rows, patches=100, unseen=tuple(f"function_{'y' * 60}_{n}" for n in range(1000)),
             limits=tuple("A sentence that is long enough. " * 4 for _ in range(9)),
             claims=tuple(claim(f"workload:scenario_{'z' * 50}_{n}") for n in range(100)),
+            sentences=tuple(f"It is {n} % faster, {'a word ' * 40}." for n in range(50)),
             command="kdelta check " + "patch.mbox " * 30,
         )
     )  # fmt: skip
@@ -115,18 +116,20 @@ def test_parts_stand_in_their_order() -> None:
     said = view.text(
         made(
             row("fork:base", 6.1), unseen=("do_brk_flags",), claims=(claim("fork:base"),),
-            against="v1.json", program="kdelta workload export fork",
+            sentences=("fork() becomes 5 % faster.",), against="v1.json",
+            program="kdelta workload export fork",
         )
     )  # fmt: skip
     words = ["got longer", "Null:", "  1  mm: patch 1", "200.00 -> 212.20", "silence is not SAME",
-             "State:", "Not measured", "contradicted", "Since v1.json", "export fork"]  # fmt: skip
+             "State:", "Not measured",
+             "and not judged", "contradicted", "Since v1.json", "export fork"]  # fmt: skip
     places = [said.index(word) for word in words]
     assert places == sorted(places)
 
 
 def test_a_page_is_read_back_and_nothing_else_is(tmp_path: Path) -> None:
     path = tmp_path / "page.json"
-    alone = made(row("fork:base", 6.1), claims=(claim("fork:base"),))
+    alone = made(row("fork:base", 6.1), claims=(claim("fork:base"),), sentences=("It is 5 %.",))
     both = made(row("fork:base", 6.1), elsewhere=(beside(row("fork:base", -2.0)),))
     for page in (alone, both):
         path.write_bytes(msgspec.json.encode(page))
@@ -244,13 +247,33 @@ def test_who_pays_and_who_gains_stands_by_patch_and_path() -> None:
         by_patch("mincore:rare", (1, 4.0), (2, -1.0), percent=3.0),
         patches=3,
     )
-    found = view.html(page)
-    cells = [f'<td class="number">{n}</td>' for n in ("-9.00 %", "same", "-2.00 %", "-10.80 %")]
-    assert "".join(cells) in found
-    assert found.index("Who pays") < found.rindex("mincore:rare") < found.rindex("fork:base")
-    assert found.count("<th>patch 2</th>") == 1
-    alone = view.html(made(by_patch("fork:base", (1, 9.0), percent=9.0)))
+    lines = view.text(page).splitlines()
+    start = next(at for at, line in enumerate(lines) if line.startswith("Who pays, who gains"))
+    assert [line.split("  ") for line in lines[start : start + 3]] == [
+        line.split("  ")
+        for line in (
+            "Who pays, who gains             patch 1    patch 2    patch 3        all",
+            "mincore:rare (base pages)       +4.00 %    -1.00 %       same    +3.00 %",
+            "fork:base (base pages)          -9.00 %       same    -2.00 %   -10.80 %",
+        )
+    ]
+    assert view.html(page).count("<th>patch 2</th>") == 1
+    alone = view.text(made(by_patch("fork:base", (1, 9.0), percent=9.0)))
     assert "Who pays" not in alone  # one patch: the paths say it
+
+
+def test_patches_and_paths_beyond_the_table_are_counted() -> None:
+    rows = [
+        by_patch(f"fork:{n}", *((at, n - 6.5 + at / 10) for at in range(1, 6)), percent=n - 6.5)
+        for n in range(12)
+    ]
+    lines = view.text(made(*rows, patches=5)).splitlines()
+    start = next(at for at, line in enumerate(lines) if line.startswith("Who pays, who gains"))
+    shown = [line.split(" ")[0] for line in lines[start + 1 : lines.index("", start)]]
+    assert shown[0] == "fork:11"  # it pays most
+    assert shown[-2] == "fork:0"  # it gains most
+    assert lines[start + len(shown)] == "of 12 paths and 5 patches; all of them: --html"
+    assert len(lines) <= view.MOST_LINES
 
 
 def test_a_comment_is_short_and_ends_in_the_command() -> None:

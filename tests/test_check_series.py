@@ -339,12 +339,29 @@ def test_a_comment_for_ci_is_advisory_whatever_comes_of_it(tmp_path: Path) -> No
     assert comment(tmp_path)[0] == 2
 
 
-def test_makefiles_are_named_before_anything_is_built(tree: SourceTree, tmp_path: Path) -> None:
+def test_makefiles_and_code_of_the_boot_are_named_before_anything_is_built(
+    tree: SourceTree, tmp_path: Path
+) -> None:
     hostile = "--- a/Kbuild\n+++ b/Kbuild\n@@ -1 +1,2 @@\n # nothing\n+$(shell rm -rf ~)\n"
-    one = mail("[PATCH] build", f"---\ndiff --git a/Kbuild b/Kbuild\n{hostile}")
-    found = of_files([box(tmp_path, one)], tree)
-    (makefile,) = check_series.warnings(found, confined=True)
+    boot = (
+        "--- a/mm/boot.c\n+++ b/mm/boot.c\n@@ -2,4 +2,4 @@\n {\n"
+        " \tint here;\n-\treturn 1;\n+\treturn 2;\n }\n"
+    )
+    start = "--- /dev/null\n+++ b/mm/boot.c\n@@ -0,0 +1,5 @@\n"
+    start += "+static int __init boot_only(void)\n+{\n+\tint here;\n+\treturn 1;\n+}\n"
+    mails = [
+        mail("[PATCH 1/3] build", f"---\ndiff --git a/Kbuild b/Kbuild\n{hostile}"),
+        mail("[PATCH 2/3] boot", f"---\ndiff --git a/mm/boot.c b/mm/boot.c\n"
+             f"new file mode 100644\n{start}"),
+        mail("[PATCH 3/3] boot", f"---\ndiff --git a/mm/boot.c b/mm/boot.c\n{boot}"),
+    ]  # fmt: skip
+    found = of_files([box(tmp_path, *mails)], tree)
+    makefile, *boots = check_series.warnings(found, confined=True)
     assert makefile.endswith("(Kbuild): it runs in bubblewrap, without network or home.")
+    assert boots == [
+        f"patch {number} changes __init code (boot_only), which no scenario executes."
+        for number in (2, 3)
+    ]
     assert next(check_series.warnings(found, confined=False)).endswith("it runs as you.")
 
 

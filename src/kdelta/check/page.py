@@ -13,7 +13,7 @@ from kdelta import files
 from kdelta.errors import SpecError
 from kdelta.metric import Grade
 
-FORMAT = 2
+FORMAT = 1
 MOST_PERCENT = 99999.0
 LEAST_PERCENT = 0.05  # a path that changes by less counts as unchanged in words
 TOLERANCE = 1.0  # percent by which a path may get longer, by default
@@ -202,7 +202,7 @@ class CheckPage(msgspec.Struct, frozen=True, kw_only=True):
 
     paths: scenarios that execute changed code.  identical: counted scenarios that do not.
     unseen: changed functions that no scenario executes.  null: what building the base twice shows.
-    claims: on every architecture.
+    claims: on every architecture.  sentences: those of the mails with a figure, quoted, not judged.
     apart: how many paths have an answer on one of this page and the page before, and not on both.
     grade: of all counts.
     """
@@ -225,6 +225,7 @@ class CheckPage(msgspec.Struct, frozen=True, kw_only=True):
     state: tuple[str, ...]
     limits: tuple[str, ...]
     claims: tuple[JudgedClaim, ...] = ()
+    sentences: tuple[str, ...] = ()
     since: tuple[Since, ...]
     against: str = ""
     apart: int = 0

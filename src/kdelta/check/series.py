@@ -4,7 +4,7 @@
 At the end the decision, what is not known, and what the counts say of the series' claims.
 
 A claim is declared: `SCENARIO less|more|same [PERCENT]`, a trailer `Kdelta-claim:` of a mail or the
-value of `--claim`.  It is about the whole series.
+value of `--claim`.  It is about the whole series.  Sentences with figures are quoted, never judged.
 """
 
 from __future__ import annotations
@@ -52,11 +52,25 @@ from kdelta.source.patches import PatchMail, PatchSeries, SeriesStep
 # ---- claims -------------------------------------------------------------------------------------
 
 MOST_CLAIMS = 100
+MOST_SENTENCES = 50
+_LONGEST_SENTENCE = 1000  # characters of a sentence
 _OPTION = "--claim"
 _TRAILER = re.compile(r"^Kdelta-claim:(.*)$", re.MULTILINE | re.IGNORECASE)
 _PERCENT = re.compile(r"\d{1,5}(?:\.\d{1,6})?", re.ASCII)
 _FORM = "write SCENARIO less|more|same [PERCENT], for example: unmap:munmap less 12"
 _MOST_LESS = 100.0  # percent: a path cannot get shorter by more
+# Lines that tools write below a message, and no sentences.
+_METADATA = re.compile(
+    r"^(?:[a-z-]+-by|cc|link|closes|fixes|message-id|kdelta-claim|base-commit|change-id):.*$",
+    re.MULTILINE | re.IGNORECASE,
+)
+_SIGNATURE = re.compile(r"^-- ?$", re.MULTILINE)
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n\s*\n")
+# Digits that are no figure: of commits, shortlogs, names, numbers of patches.
+_NO_FIGURE = re.compile(
+    r"\b(?=\d*[a-f])[0-9a-f]{7,40}\b|\(\d+\):"
+    r"|\b[Pp]atch(?:es)? \d+(?:(?:,|-| and| to) ?\d+)*|\b[A-Za-z_]\w*\d\w*"
+)
 _ROUNDING = 1e-9
 
 
@@ -136,6 +150,20 @@ def _percent(text: str, direction: Direction, place: str) -> float:
     return value
 
 
+def sentences(series: PatchSeries) -> tuple[str, ...]:
+    """Each sentence of the mails that has a figure, as it stands there but for line breaks.
+
+    The title of the cover letter and the lines that tools write are left out.
+    """
+    texts = [series.cover.partition("\n")[2], *(step.text for step in series.steps)]
+    found: dict[str, None] = {}
+    for text in texts:
+        for part in _SENTENCE_END.split(_METADATA.sub("", _SIGNATURE.split(text)[0])):
+            if re.search(r"\d", _NO_FIGURE.sub("", part)) and len(found) < MOST_SENTENCES:
+                found[" ".join(part.split())[:_LONGEST_SENTENCE]] = None
+    return tuple(found)
+
+
 def judged(
     claims: Iterable[DeclaredClaim],
     arch: str,
@@ -210,6 +238,7 @@ _RUN = re.compile(
     r"(?:^|/)(?:Makefile|Kbuild|Kconfig)[^/]*$|^(?:scripts|tools)/|\.(?:mk|sh|pl|py)$"
 )
 _FILE = re.compile(r"^(?:---|\+\+\+) [ab]/(.+)$", re.MULTILINE)
+_BOOT = re.compile(r"^(?:@@.*@@|[-+]).*\b__init(?:data)?\b.*?(\w+)\s*[(\[=;]", re.MULTILINE)
 
 
 @dataclass(slots=True)
@@ -281,12 +310,14 @@ class CheckedSeries:
 
 
 def warnings(series: PatchSeries, *, confined: bool) -> Iterator[str]:
-    """A sentence for each patch that changes what a build runs."""
+    """A sentence for each patch that changes what a build runs, or code that runs at boot only."""
     where = "in bubblewrap, without network or home" if confined else "as you"
     yield from filter(None, [series.order])
     for number, diff in enumerate(series.changes(), start=1):
         if ran := dict.fromkeys(filter(_RUN.search, _FILE.findall(diff))):
             yield f"patch {number} changes what the build runs ({few(ran)}): it runs {where}."
+        if boot := dict.fromkeys(_BOOT.findall(diff)):
+            yield f"patch {number} changes __init code ({few(boot)}), which no scenario executes."
 
 
 @dataclass(frozen=True, slots=True)
@@ -598,6 +629,7 @@ def page(
         **{name: own[name] for name in _OF_HOME},
         limits=(*filter(None, [series.order]), *_limits(found, elsewhere, confined=confined)),
         claims=tuple(claims),
+        sentences=sentences(series),
         since=(),
         against=against,
         program=_program(found, home.paths),

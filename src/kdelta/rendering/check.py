@@ -32,7 +32,8 @@ from kdelta.table import columns
 
 WIDTH = 72
 MOST_LINES = 60
-_PATCHES, _PATHS, _CLAIMS, _SINCE = 10, 6, 6, 4
+_ACROSS = 3  # patches that have a column
+_PATCHES, _PATHS, _CLAIMS, _SENTENCES, _SINCE = 10, 6, 6, 3, 4
 _PATHS_BESIDE, _COLUMN = 4, 11  # paths on several architectures; characters of each column
 _LAST, _MOST_LAST = 4, 24  # parts at the end that are never cut, and their lines at most
 _COMMENT, _FUNCTIONS = 15, 3  # lines of a comment; functions in it
@@ -196,6 +197,7 @@ def _parts(page: CheckPage, paths: int) -> Iterator[Sequence[str]]:
     yield ["", *_compared(page)]
     yield list(_patches(page))
     yield list(_paths(page, paths))
+    yield list(_traded(page, paths))
     also = [  # changed functions that no scenario executes elsewhere, beyond those of amd64
         line
         for side in page.elsewhere
@@ -210,6 +212,9 @@ def _parts(page: CheckPage, paths: int) -> Iterator[Sequence[str]]:
     states += [(each, f"State, {side.arch}: ") for side in page.elsewhere for each in side.state]
     yield ["", *(line for each, name in states for line in _wrapped(each, name))]
     yield [line for each in page.limits for line in _wrapped(each, "- ")]
+    said = "Sentences with figures in the mails, as they stand there and not judged:"
+    quotes = [f'"{columns.headline(each, 90)}"' for each in page.sentences]
+    yield _listed(said, quotes, _SENTENCES, "- ")
     claims = [f"{_claim(each)}: {each.verdict}, {each.why}" for each in page.claims]
     yield _listed("Declared claims, judged by counts:", claims, _CLAIMS, "- ")
     yield _changed_since(page) if page.against else []
@@ -321,6 +326,23 @@ def _trade(rows: Sequence[PathRow]) -> tuple[list[int], list[tuple[PathRow, dict
     most = {name: max(part.percent for part in each) for name, each in parts.items() if each}
     found = sorted((row for row in rows if row.scenario in most), key=lambda r: -most[r.scenario])
     return moved, [(row, {part.patch: _change(part) for part in row.parts}) for row in found]
+
+
+def _traded(page: CheckPage, most: int) -> Iterator[str]:
+    """Who gains and who pays, on amd64: the patches with the largest parts, both ends of paths."""
+    moved, rows = _trade(page.paths)
+    parts = sorted((-abs(part.percent), part.patch) for row, _ in rows for part in row.parts)
+    shown = sorted([*dict.fromkeys(number for _, number in parts if number in moved)][:_ACROSS])
+    if not shown:
+        return
+    ends = rows if len(rows) <= most else [*rows[: most - most // 2], *rows[-(most // 2) :]]
+    yield ""
+    yield from _in_columns("Who pays, who gains", [*(f"patch {n}" for n in shown), "all"])
+    for row, cells in ends:
+        cell = [cells.get(number, "same") for number in shown]
+        yield from _in_columns(f"{row.scenario} ({row.pages} pages)", [*cell, _change(row)])
+    if len(rows) > len(ends) or len(moved) > len(shown):
+        yield f"of {len(rows)} paths and {len(moved)} patches; all of them: --html"
 
 
 def _in_columns(name: str, cells: Sequence[str]) -> Iterator[str]:
