@@ -23,7 +23,7 @@ from kdelta.ladder.ladders import LadderStep
 from kdelta.metric import Grade
 from kdelta.probes.calls import PathNode
 from kdelta.probes.memory import EVERYWHERE, MemoryRow, What
-from kdelta.probes.sharing import SharingRow
+from kdelta.probes.sharing import FieldRow, SharingRow
 from kdelta.probes.work import Kind, WorkRow
 from kdelta.rendering import explain as page
 from kdelta.rendering.explain import Scale
@@ -103,6 +103,26 @@ def test_lines_begin_with_the_verdict_and_the_objects_that_moved_most(found: Exp
     assert f"; new: {lock}, written in down_read(), read in peek() (+2); gone: {gone} (-1)" in text
     held = json.loads(written("json", page.WORK_VIEW, (shared, "sharing")))
     assert held["lines"]["new_value"] == 2
+
+
+def test_members_that_come_into_one_line_are_named(found: Explanation) -> None:
+    """What is in one line on both, and what the other kernel has not, says nothing of a move."""
+    fields = tuple(
+        FieldRow("mm", at, name, function, written)
+        for at, name, function, written in (
+            (0, "lock", "down_read", True), (4, "owner", "peek", False), (8, "count", "get", False),
+            (12, "new", "look", False),
+        )
+    )  # fmt: skip
+    apart = artifacts.TrialDetails(members={"mm": {"lock": 64, "owner": 68, "count": 0}})
+    here = {"lock": 0, "owner": 4, "count": 8, "new": 12}
+    told = artifacts.TrialDetails(sharing={}, fields={"protect": fields}, members={"mm": here})
+    both = compared(found, side(apart), side(told)), compared(found, side(told), side(apart))
+    for old, new, work in (("6.16.12", "6.17.13", both[0]), ("6.17.13", "6.16.12", both[1])):
+        shown = plain(page.WORK_VIEW.show((replace(work, sharing=()), "sharing")))
+        said = "struct mm: lock (written in down_read()) and count (read in get()) share line 0 on"
+        assert f"{said} {new}, not on {old}." in " ".join(shown.split())
+        assert len(work.layout) == 1
 
 
 def test_memory_is_of_all_functions_once(work: WorkExplanation) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import struct
 from array import array
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,23 @@ def test_rows_are_by_function_and_by_object() -> None:
     }
 
 
+def test_members_of_moved_lines_are_told_by_function() -> None:
+    """Of objects that begin with a line; where members are is told of all that were touched."""
+    places = memory.of("amd64", "6.17")
+    assert places
+    naming = Naming(
+        lambda _start, _end: "", lambda _of, at: "count" if at % 4096 < 66 else "lock",
+        members=lambda _of: {"count": 64, "lock": 66},
+    )  # fmt: skip
+    aligned = array("Q", (PAGE, PAGE - 0x1000, 1 << 32 | 4096, *NAME))
+    for slabs, found in ((aligned, {("count", 64, "f"), ("lock", 66, "f"), ("lock", 68, "g")}),
+                         (TOUCHED.slabs, set())):  # fmt: skip
+        window = replace(TOUCHED, slabs=slabs)
+        rows = sharing.fields((window, window), ("", "f", "g"), "6.17", places, naming)
+        assert {(row.member, row.at, row.function) for row in rows} == found
+        assert sharing.members((window,), naming) == {"mm_struct": {"count": 64, "lock": 66}}
+
+
 def test_figures_are_per_operation() -> None:
     window = CountedWindow(
         vcpu=0, phase=0, user=1, kernel=0, interrupts=0, switched=False,
@@ -116,8 +134,8 @@ def test_members_are_where_the_types_say() -> None:
     segment = Segment(start=DATA, content=content, executable=False)
     found = btf.read(UnpackedKernel(arch="amd64", segments=(segment,)))
     assert found
-    assert [found.offset("mm", name) for name in ("count", "flag", "gone")] == [8, 12, None]
-    assert found.offset("count", "mm") is None
+    assert found.offsets("mm") == {"count": 8, "flag": 12, "one": 16, "other": 16}
+    assert not found.offsets("count")
     members = {at: found.member("mm", at) for at in (0, 8, 15, 16, 31, 32)}
     assert members == {0: "", 8: "count", 15: "flag", 16: "one", 31: "one", 32: ""}
     assert found.member("mm_struct", 0) == ""

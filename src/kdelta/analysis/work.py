@@ -8,15 +8,17 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import permutations
 
 from kdelta.analysis.explanation import Explanation, base_name
 from kdelta.journal.artifacts import Histogram, TrialDetails
 from kdelta.ladder.ladders import LadderStep
 from kdelta.probes.memory import EVERYWHERE, MemoryRow, What
-from kdelta.probes.sharing import SharingRow
+from kdelta.probes.sharing import FieldRow, SharingRow
 from kdelta.probes.work import Kind
 
 _NAMED = 3  # functions that a kind's change is mostly in
+_LINE = 64  # bytes
 _OBJECTS, _LEAST_LINES = 4, 0.2  # named, of lines per operation that differ by so many
 
 
@@ -67,10 +69,29 @@ class ValueDelta:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FieldPair:
+    """Two members of a struct in a line that CPUs move on one kernel, in two lines on the other.
+
+    new: they share it on the new one.  written, used: a function that writes the first, one that
+    reads the other or, of both, writes it.
+    """
+
+    struct: str
+    line: int
+    first: str
+    written: str
+    other: str
+    used: str
+    both: bool
+    new: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkExplanation:
     """What an explanation's windows did.  memory, sharing: None where they were not recorded.
 
-    lines: of all that they share, judged; None where it was not counted.
+    lines: of all that they share, judged; None where it was not counted.  layout: what structs that
+    moved brought into one line, or took apart.
     """
 
     explanation: Explanation
@@ -79,6 +100,7 @@ class WorkExplanation:
     sharing: tuple[KindDelta, ...] | None = None
     values: tuple[ValueDelta, ...] = ()
     lines: LadderStep | None = None
+    layout: tuple[FieldPair, ...] = ()
 
 
 Side = Sequence[tuple[TrialDetails, str]]
@@ -103,6 +125,7 @@ def compared(found: Explanation, old: Side, new: Side) -> WorkExplanation:
         ),
         memory=_lines(old, new, "memory", _MEMORY),
         sharing=shared(old, new),
+        layout=(*_pairs(old, new, new=True), *_pairs(new, old, new=False)),
         values=tuple(_values(old, new)),
     )
 
@@ -160,6 +183,35 @@ def objects_moved(rows: Sequence[KindDelta], operations: int) -> Iterator[tuple[
         said += [f"written in {writers[0]}()"] if writers else []
         said += [f"read in {readers[0]}()"] if readers else []
         yield ", ".join(said), lines
+
+
+def _pairs(apart: Side, together: Side, *, new: bool) -> Iterator[FieldPair]:
+    """The members that share a moved line on one kernel, and on the other do not."""
+    there, here = (
+        {of: own for told, _ in side for of, own in told.members.items()}
+        for side in (apart, together)
+    )
+    lines: defaultdict[tuple[str, int], defaultdict[str, list[FieldRow]]]
+    lines = defaultdict(lambda: defaultdict(list))
+    for row in (row for told, phase in together for row in told.fields.get(phase, ())):
+        lines[row.struct, row.at // _LINE][row.member].append(row)
+    for (struct, line), found in sorted(lines.items()):
+        was, now = there.get(struct, {}), here.get(struct, {})
+        moved = {  # in which line it is there
+            name: (was[name] + rows[0].at - now[name]) // _LINE
+            for name, rows in found.items()
+            if name in was and name in now
+        }
+        for one, other in permutations(moved, 2):
+            writers, users = ([row for row in found[name] if row.written] for name in (one, other))
+            twice = users and (other < one)
+            if not writers or twice or moved[one] == moved[other]:
+                continue
+            used = (users or found[other])[0].function
+            yield FieldPair(
+                struct=struct, line=line, first=one, written=writers[0].function, other=other,
+                used=used, both=bool(users), new=new,
+            )  # fmt: skip
 
 
 def _lines(

@@ -37,10 +37,9 @@ class Types:
     places: array[int]
     structs: Mapping[str, int]
 
-    def offset(self, of: str, member: str) -> int | None:
-        """Bytes from the begin of a struct to a member; None for what it has not."""
-        found = (at for at, name in self._members(self.structs.get(of, 0)) if name == member)
-        return next(found, None)
+    def offsets(self, of: str) -> dict[str, int]:
+        """Bytes from the begin of a struct to each of its members; none of what it is not."""
+        return {name: at for at, name in self._members(self.structs.get(of, 0))}
 
     def member(self, of: str, offset: int) -> str:
         """The member of a struct that is at an offset, "" for none; of a union its first."""

@@ -21,7 +21,7 @@ from kdelta.files import decoded
 from kdelta.journal.results import trial_folder
 from kdelta.probes.calls import PathNode
 from kdelta.probes.memory import MemoryRow
-from kdelta.probes.sharing import SharingRow
+from kdelta.probes.sharing import FieldRow, SharingRow
 from kdelta.probes.work import WorkRow
 
 _MAX_BYTES = 256 << 20
@@ -94,8 +94,9 @@ class TrialDetails(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     """Of each phase, of the window that stands for it.
 
     work: kinds of instructions, by function.  memory: touched, where --probe memory asked for it,
-    else None; sharing: so of --probe sharing.  values: by probe as the study words it.  functions:
-    of all phases, where each function of the kernel that ran lies: first address, first behind.
+    else None; sharing: so of --probe sharing, with fields.  values: by probe as the study words it.
+    functions: of all phases, where each function of the kernel that ran lies: first address, first
+    behind.  members: of all phases, where each begins in the structs that were touched.
     """
 
     work: dict[str, tuple[WorkRow, ...]] = {}
@@ -103,6 +104,8 @@ class TrialDetails(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     sharing: dict[str, tuple[SharingRow, ...]] | None = None
     values: dict[str, dict[str, Histogram]] = {}
     functions: dict[str, tuple[tuple[int, int], ...]] = {}
+    fields: dict[str, tuple[FieldRow, ...]] = {}
+    members: dict[str, dict[str, int]] = {}
 
 
 def kept_details(folder: Path, index: int) -> TrialDetails:

@@ -17,7 +17,7 @@ import msgspec
 from kdelta.attribution.insns import Touched
 from kdelta.attribution.symbols import UNKNOWN, Symbols
 
-_READ, _WRITTEN = 1, 2
+_READ, WRITTEN = 1, 2
 _VIA_STACK, _VIA_PER_CPU = 1, 2
 _LOW = 0xFFF
 LINE = ~63 & ((1 << 64) - 1)
@@ -227,7 +227,7 @@ def memory(
             pages[name, what].add(address & PAGE)  # noqa: B023
             found[name, what, "lines"] += 1
             found[name, what, "read"] += bool(word & _READ)
-            found[name, what, "written"] += bool(word & _WRITTEN)
+            found[name, what, "written"] += bool(word & WRITTEN)
 
         for function, word in rows(window.lines, 2):
             everywhere[word & LINE] |= word & 3

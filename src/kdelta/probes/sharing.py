@@ -78,17 +78,55 @@ class SharingRow(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
     lock: int = 0
 
 
+class FieldRow(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A member of a struct that a function accessed in a line that CPUs move, first at a byte of
+    the struct, which begins with a line.
+    """
+
+    struct: str
+    at: int
+    member: str
+    function: str
+    written: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Naming:
     """What a kernel says of its data.  named: the symbols between two addresses; member: that of a
     struct at an offset, "" for none.  own: first and last address of symbols of per-CPU data.
-    slabs: the plugin's option, "" where the kernel does not say what is in a slab.
+    slabs: the plugin's option, "" where the kernel does not say what is in a slab.  members: of a
+    struct, where each begins.
     """
 
     named: Callable[[int, int], str]
     member: Callable[[str, int], str]
     own: tuple[int, int] = (0, 0)
     slabs: str = ""
+    members: Callable[[str], Mapping[str, int]] = lambda _of: {}
+
+
+class _Slab(NamedTuple):
+    """Objects of a size from an address on; alone: of one cache, and not of several in one."""
+
+    first: int
+    size: int
+    name: str
+    alone: bool
+
+    @property
+    def struct(self) -> str:
+        """What the objects are."""
+        return _STRUCTS.get(self.name, self.name)
+
+
+def _slabs(window: Touched) -> dict[int, _Slab]:
+    """Those that pages may be of, by page."""
+    found: dict[int, _Slab] = {}
+    for page, first, word, *text in memory.rows(window.slabs, 6):
+        cache = b"".join(part.to_bytes(8, "little") for part in text).partition(b"\0")[0]
+        name = printable(cache.decode("latin-1"))
+        found[page] = _Slab(first, word & 0xFFFF_FFFF, name, word >> 32 == 1)
+    return found
 
 
 class _Moved(NamedTuple):
@@ -156,10 +194,7 @@ def sharing(
     """What windows moved, summed, most first.  names: of functions by the plugin's numbers."""
     found: Counter[tuple[str, What, str, str]] = Counter()
     for window in touched:
-        kinds = memory.kinds_of(window, release, places)
-        slabs = {
-            page: (first, size, name) for page, first, size, *name in memory.rows(window.slabs, 6)
-        }
+        kinds, slabs = memory.kinds_of(window, release, places), _slabs(window)
         for line in _lines(window):
             what, how = memory.kind_at(line.address, kinds, symbols), line.how(names)
             slab = slabs.get(line.address & memory.PAGE) if what is What.SLAB else None
@@ -196,9 +231,7 @@ def _beside(line: _Line, place: Callable[[int], str], names: Sequence[str]) -> s
     return f"{own}, beside {theirs}{by}"
 
 
-def _place(
-    line: int, what: What, slab: tuple[int, int, Sequence[int]] | None, naming: Naming, mask: int
-) -> str:
+def _place(line: int, what: What, slab: _Slab | None, naming: Naming, mask: int) -> str:
     """What lies in a line at bytes of it, "" where that is not known."""
     at = [byte for byte in range(64) if mask >> byte & 1]
     if what is What.DATA and at:
@@ -208,14 +241,42 @@ def _place(
         return _members("page", at, lambda byte: naming.member("page", byte) * (not 8 <= byte < 52))
     if slab is None:
         return ""
-    first, word, text = slab
+    offsets = [(line + byte - slab.first) % slab.size for byte in at] if slab.size else []
     # Of several caches that became one the name is that of the first.
-    size, alone = word & 0xFFFF_FFFF, word >> 32 == 1
-    cache = b"".join(part.to_bytes(8, "little") for part in text).partition(b"\0")[0]
-    name = printable(cache.decode("latin-1"))
-    offsets = [(line + byte - first) % size for byte in at] if size else []
-    of = _STRUCTS.get(name, name)
-    return _members(of if alone else name, offsets, lambda at: naming.member(of, at) * alone)
+    of = slab.struct if slab.alone else slab.name
+    return _members(of, offsets, lambda at: naming.member(of, at) * slab.alone)
+
+
+def fields(
+    touched: Sequence[Touched],
+    names: Sequence[str],
+    release: str,
+    places: memory.Map,
+    naming: Naming,
+) -> tuple[FieldRow, ...]:
+    """Who accesses which members in lines that move, of structs whose objects begin with a line."""
+    found: dict[tuple[str, str, str, bool], FieldRow] = {}
+    for window in touched:
+        kinds, slabs = memory.kinds_of(window, release, places), _slabs(window)
+        for line in _lines(window):
+            page = line.address & memory.PAGE
+            slab = slabs.get(page) if kinds.get(page) is What.SLAB else None
+            if not slab or not slab.alone or not slab.size or (slab.first | slab.size) % 64:
+                continue
+            begin = (line.address - slab.first) % slab.size
+            for row in line.rows:
+                written, name = bool(row.word & memory.WRITTEN), _name(names, row.function)
+                for at in (begin + byte for byte in range(64) if row.bytes >> byte & 1):
+                    if member := naming.member(slab.struct, at):
+                        key = slab.struct, member, name, written
+                        found.setdefault(key, FieldRow(slab.struct, at, member, name, written))
+    return tuple(found.values())
+
+
+def members(touched: Sequence[Touched], naming: Naming) -> dict[str, Mapping[str, int]]:
+    """Where members begin, of each struct whose objects windows touched."""
+    every = {slab.struct for window in touched for slab in _slabs(window).values() if slab.alone}
+    return {of: own for of in sorted(every) if (own := naming.members(of))}
 
 
 def _members(name: str, offsets: Sequence[int], member: Callable[[int], str]) -> str:

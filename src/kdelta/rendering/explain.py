@@ -22,7 +22,7 @@ from kdelta.analysis.calls import (
 )
 from kdelta.analysis.coverage import Coverage
 from kdelta.analysis.explanation import Explanation, FunctionDelta, Presence, akin
-from kdelta.analysis.work import KindDelta, ValueDelta, WorkExplanation, objects_moved
+from kdelta.analysis.work import FieldPair, KindDelta, ValueDelta, WorkExplanation, objects_moved
 from kdelta.disassembly.code import ExecutedInsn
 from kdelta.errors import SpecError
 from kdelta.ladder.ladders import LadderStep
@@ -468,6 +468,7 @@ def walked(root: Branch) -> Iterator[tuple[int, Branch]]:
 
 WORK, MEMORY, SHARING, VALUES = "work", "memory", "sharing", "values"
 _KIND_WIDTH = 32
+_PAIRS = 6  # of members that are named
 _LEAST_LISTED = 0.05  # lines per operation from which an object is listed
 _VALUES_LISTED = 24  # values of a histogram in the text
 _WORK_HEAD = ("group", "kind", "old", "new", "delta", "where")
@@ -518,6 +519,8 @@ def _show_work(told: WorkPart) -> list[Line]:
     scale, every = Scale.of(explanation), _work_rows(found, part)
     if part == SHARING and found.lines:
         lines += [(), *paragraph(_lines_claim(found, found.lines), Tone.BOLD)]
+    if part == SHARING:
+        lines += [line for each in found.layout[:_PAIRS] for line in paragraph(_pair(found, each))]
     least = _LEAST_LISTED * explanation.operations
     for group in dict.fromkeys(row.group for row in every):
         lines.append(())
@@ -547,6 +550,17 @@ def _lines_claim(found: WorkExplanation, step: LadderStep) -> str:
     told = [f"{counts.change(step, 'lines')}: {'; '.join(step.comparison.reasons)}"]
     moved = objects_moved(found.sharing or (), found.explanation.operations)
     return "; ".join([*told, *(f"{said} ({lines:+.3g})" for said, lines in moved)])
+
+
+def _pair(found: WorkExplanation, pair: FieldPair) -> str:
+    """Which members share a line on one kernel alone."""
+    kernels = found.explanation.new, found.explanation.old
+    here, there = kernels if pair.new else kernels[::-1]
+    how = "written" if pair.both else "read"
+    return (
+        f"struct {pair.struct}: {pair.first} (written in {pair.written}()) and {pair.other} ({how}"
+        f" in {pair.used}()) share line {pair.line} on {here}, not on {there}."
+    )
 
 
 def kind_named(row: KindDelta) -> str:
@@ -605,6 +619,7 @@ def _work_document(told: WorkPart) -> tuple[str, dict[str, Any]]:
     if part == SHARING and (step := found.lines):
         judged = picked(step.comparison, COUNTED)
         data["lines"] = picked(step, ("old_value", "new_value", "comparison"), comparison=judged)
+        data["layout"] = found.layout
     return part, data
 
 

@@ -177,13 +177,14 @@ def _data(image: Path) -> sharing.Naming:
     types, symbols = btf.read(kernel), kallsyms.read(kernel)
     named = dict(zip(symbols.names, symbols.starts, strict=True)) if symbols else {}
     cache = [("kmem_cache", name) for name in ("name", "size", "refcount")]
-    every = [types and types.offset(*one) for one in (("slab", "slab_cache"), *cache)]
+    every = [types and types.offsets(of).get(name) for of, name in (("slab", "slab_cache"), *cache)]
     every.append(named.get("__per_cpu_offset"))
     return sharing.Naming(
         named=symbols.within if symbols else lambda _start, _end: "",
         member=lru_cache(maxsize=None)(types.member) if types else lambda _of, _offset: "",
         own=(named.get("__per_cpu_start", 0), named.get("__per_cpu_end", 0)),
         slabs="" if None in every else ":".join(map(str, every)),
+        members=types.offsets if types else lambda _of: {},
     )
 
 
@@ -257,6 +258,7 @@ class Probing:
             trees = {phase: calls.tree(window, names) for phase, window in standing.items()}
             artifacts.keep(folder, artifacts.CALLS, trees)
         told: dict[str, Any] = {"work": {}, "memory": {}, "sharing": {}, "values": {}}
+        told |= {"fields": {}, "members": {}}
         for phase, window in standing.items():
             told["work"][phase] = work(window, table, architecture)
             if self.memory:
@@ -264,6 +266,9 @@ class Probing:
                 told["memory"][phase] = memory.memory(*given)
                 if self.data:
                     told["sharing"][phase] = sharing.sharing(*given, self.data)
+                    where = window.touched, names, release, self.memory
+                    told["fields"][phase] = sharing.fields(*where, self.data)
+                    told["members"] |= sharing.members(window.touched, self.data)
             if self.asked:
                 told["values"][phase] = self._histograms(window)
         told["memory"] = told["memory"] if self.memory else None
