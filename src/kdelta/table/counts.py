@@ -184,7 +184,7 @@ def by_call(
     arms = [*known][:1] + [*known][1:][-1:]
     arms = [ladder.steps[0].old, ladder.steps[0].new] if ladder.steps else arms
     for measures in zip(*(known[arm].phases for arm in arms if arm in known), strict=False):
-        if measures[0].outside and len(measures[0].syscalls) > 2:
+        if measures[0].program and len(measures[0].syscalls) > 2:
             sides = [{**one.spent, "[user space]": one.user} for one in measures]
             every = ((call, [side.get(call, 0) for side in sides]) for call in {*chain(*sides)})
             named = ((call or "[page faults]", each) for call, each in every)
