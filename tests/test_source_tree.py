@@ -232,6 +232,8 @@ def test_a_release_is_configured_as_its_package_is(tmp_path: Path) -> None:
     found = tree_reference.configured(reference, {"6.17.8": config}.__getitem__)
     assert (found.name, found.whole) == ("package+more.config", True)
     assert found.options == {"MM": "y", "SYSTEM_TRUSTED_KEYS": '""', "MORE": "y"}
+    packaged = tree_reference.parse("tree:deb:6.17.8-1~bpo13+1+config=deb")
+    assert (packaged.release, packaged.variants) == ("6.17.8-1~bpo13+1", ())
     other = tree_reference.parse("tree:deb:6.12.107+config=6.17.8")
     alike = tree_reference.configured(other, {"6.17.8": config}.__getitem__)
     assert (alike.name, alike.whole, alike.options["MM"]) == ("6.17.8", True, "y")

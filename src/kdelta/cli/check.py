@@ -429,7 +429,9 @@ def _base(name: str, config: str | None) -> tuple[TreeReference, bool]:
     """The base as a source, and whether it is named alone, so that nothing has to be built."""
     base = tree_reference.PREFIX + name.removeprefix(tree_reference.PREFIX)
     full = base if "+config=" in base else f"{base}+config={config or 'deb'}"
-    return tree_reference.parse(full), not (config or "+" in base)
+    found = tree_reference.parse(full)
+    added = found.variants or found.fragments or found.compiler or "+config=" in base
+    return found, not (config or added)
 
 
 def _own(built: Path | None, *, alone: bool) -> own_build.OwnBuild | None:

@@ -153,7 +153,10 @@ def _split(text: str) -> list[str]:
     """The base and what is added to it; a folder may have "+" in its name."""
     words = text.split("+")
     if text.startswith("deb:"):
-        return words
+        count = next(
+            n for n, word in enumerate([*words[1:], ""], 1) if not _OF_VERSION.fullmatch(word)
+        )
+        return ["+".join(words[:count]), *words[count:]]
     joined = [("+".join(words[:count]), count) for count in range(1, len(words) + 1)]
     plain = [row for row in reversed(joined) if path_of(row[0]).is_dir()]
     with_commit = [row for row in joined if (folder := _base(row[0])[1]) and folder.is_dir()]
@@ -291,6 +294,7 @@ def _changed(tree: SourceTree, variant: Variant) -> str:
 _EXTRACT_S = 1800.0
 _POLL_S = 0.2
 _SERIES = re.compile(r"\d+\.\d+")
+_OF_VERSION = re.compile(r"\d+|b\d+|deb\d+u\d+")  # behind a + in Debian's versions: ~bpo13+1
 _POINT = re.compile(r"\d+\.\d+(?:\.\d+)?(?:-rc\d+)?")
 _PACKAGE = re.compile(r"[\w.+~:]+-[\w.+~]+")
 
