@@ -276,6 +276,14 @@ def test_patches_and_paths_beyond_the_table_are_counted() -> None:
     assert len(lines) <= view.MOST_LINES
 
 
+def test_a_change_from_none_has_no_percent() -> None:
+    changed = msgspec.structs.replace(row("turns:dup", 6.1), before=0.0, after=1.0)
+    said = view.text(made(changed))
+    assert "0.00 -> 1.00" in said
+    assert "from none" in said
+    assert "99999" not in said
+
+
 def test_a_comment_is_short_and_ends_in_the_command() -> None:
     long = msgspec.structs.replace(
         row(f"mprotect:{'x' * 60}", 6.1),

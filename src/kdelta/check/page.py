@@ -14,7 +14,7 @@ from kdelta.errors import SpecError
 from kdelta.metric import Grade
 
 FORMAT = 1
-MOST_PERCENT = 99999.0
+MOST_PERCENT = 99999.0  # what a change from none counts as
 LEAST_PERCENT = 0.05  # a path that changes by less counts as unchanged in words
 TOLERANCE = 1.0  # percent by which a path may get longer, by default
 HOME = "amd64"  # the architecture that is always checked, by Debian's name
@@ -43,6 +43,11 @@ class Effect(StrEnum):
     def moved(self) -> bool:
         """True when the path got longer or shorter."""
         return self in (Effect.MORE, Effect.LESS)
+
+
+def sized(percent: float, decimals: int = 2) -> str:
+    """A change in words: "+18.72 %", "from none"."""
+    return "from none" if percent == MOST_PERCENT else f"{percent:+.{decimals}f} %"
 
 
 class Words(NamedTuple):

@@ -37,6 +37,7 @@ from kdelta.check.page import (
     PathRow,
     Ruling,
     Since,
+    sized,
 )
 from kdelta.disassembly import image
 from kdelta.disassembly.identity import functions_of
@@ -208,7 +209,7 @@ def judged(
 def _of_row(claim: DeclaredClaim, row: PathRow) -> tuple[ClaimVerdict, str]:
     if row.change in (Effect.OPEN, Effect.SPREAD) or row.before is None or row.after is None:
         return ClaimVerdict.UNDECIDED, f"{row.change}: {row.reason}"
-    figures = f"{row.before:.2f} -> {row.after:.2f} a {row.operation} ({row.percent:+.2f} %)"
+    figures = f"{row.before:.2f} -> {row.after:.2f} a {row.operation} ({sized(row.percent)})"
     return _of_change(claim, row.percent), figures
 
 
@@ -471,7 +472,7 @@ def _hold_null(found: CheckedSeries, null: Kernel, counter: Counter, report: Rep
         parts = [f"{part.function} {part.delta:+.1f}" for part in row.functions]
         why = row.reason or ", ".join(parts[:_NAMED])
         differs = f"{_cell(row)}{f': {why}' if why else ''}"
-        found.apart[name] = f"the null differs from the base by {row.percent:+.2f} %: {why}"
+        found.apart[name] = f"the null differs from the base by {sized(row.percent)}: {why}"
         report(f"the null differs from the base: {differs}")
     if found.apart and len(found.apart) == len(base):
         raise SpecError(
@@ -717,7 +718,7 @@ def _cell(row: PathRow | None) -> str:
     where = f", {row.arch}" if row and row.arch != HOME else ""
     if row is None:
         return ""
-    percent = "" if row.change is Effect.OPEN else f" {row.percent:+.2f} %"
+    percent = "" if row.change is Effect.OPEN else f" {sized(row.percent)}"
     return f"{row.scenario} ({row.pages} pages{where}){percent}"
 
 

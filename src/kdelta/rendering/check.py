@@ -23,6 +23,7 @@ from kdelta.check.page import (
     PathRow,
     Ruling,
     Words,
+    sized,
 )
 from kdelta.check.robot import RateSplit, RobotReport, RobotRow
 from kdelta.metric import plural
@@ -61,11 +62,11 @@ def _sentence(words: Words, paths: Sequence[PathRow], untouched: int) -> str:
         worst = max(more, key=lambda row: row.percent)
         said = (
             f"{len(more)} of {len(paths)} paths that execute changed code {words.worse},"
-            f" the worst {worst.percent:+.1f} % ({_cell(worst)})"
+            f" the worst {sized(worst.percent, 1)} ({_cell(worst)})"
         )
     if less:
         best = min(less, key=lambda row: row.percent)
-        said += f"; {len(less)} {words.less}, the best {best.percent:+.1f} % ({_cell(best)})"
+        said += f"; {len(less)} {words.less}, the best {sized(best.percent, 1)} ({_cell(best)})"
     fewer = sum(bool(row.reason) for row in equal)
     said += f"; {len(equal)} identical {words.alike}"
     said += f" ({fewer} with fewer bytes to copy or clear)" if fewer else ""
@@ -118,7 +119,7 @@ def comment(page: CheckPage) -> str:
     ends += [("best", row) for row in moved[:1] if row.percent < 0]
     left = _FUNCTIONS
     for word, row in ends:
-        said = f"{_cell(row)}: {row.percent:+.2f} %, {_amounts(row, page)}"
+        said = f"{_cell(row)}: {sized(row.percent)}, {_amounts(row, page)}"
         lines += _wrapped(said, f"{word}: ", "  ")[:2]
         parts = [part for part in row.functions if _NAME.match(part.function)]
         named = [f"{part.function} {_delta(part.delta)}" for part in parts[: min(left, 2)]]
@@ -280,7 +281,7 @@ def _done(row: PatchRow, page: CheckPage) -> str:
         return row.wrong
     counts = [f"{row.longer} {page.words.more}"] if row.longer else []
     counts += [f"{row.shorter} {page.words.less}"] if row.shorter else []
-    worst = f", {row.worst} {row.worst_percent:+.1f} %" if row.worst else ""
+    worst = f", {row.worst} {sized(row.worst_percent, 1)}" if row.worst else ""
     return f"{', '.join(counts) or 'no path changed'}{worst}"
 
 
@@ -381,13 +382,13 @@ def _change(row: PathRow | PatchPart | None) -> str:
     if row is None or row.change is Effect.EQUAL:
         return "same"
     if row.change.moved:
-        return f"{row.percent:+.2f} %"
+        return sized(row.percent)
     return "?" if row.change is Effect.OPEN else "~0"
 
 
 def _figures(row: PathRow, page: CheckPage, name: str) -> Iterator[str]:
     if row.before is not None and row.after is not None:
-        percent = "" if name else f" ({row.percent:+.2f} %)"
+        percent = "" if name else f" ({sized(row.percent)})"
         yield from _wrapped(f"{_amounts(row, page)}{percent}", f"    {name}", "    ")
     if row.functions:
         parts = [f"{each.function} {_delta(each.delta)}" for each in row.functions]

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from kdelta import workload
 from kdelta.check.commit import VERDICTS, CommitAnswer, largest
-from kdelta.check.page import Effect, FunctionPart, PathRow
+from kdelta.check.page import Effect, FunctionPart, PathRow, sized
 from kdelta.metric import number, plural
 from kdelta.printable import few
 from kdelta.table.columns import VERDICT_TONES, Line, Span, Tone, figure, paragraph, short, table_of
@@ -68,7 +68,7 @@ def _headline(found: CommitAnswer) -> str:
         parts = f" ({', '.join(f'{each.function} {_sign(each)}' for each in own)})" * bool(own)
         return (
             f"{base} with {name} executes {size} {way} instructions per {most.operation} in"
-            f" {most.scenario} than without it, {most.percent:+.2f} %{parts}: {found.verdict}."
+            f" {most.scenario} than without it, {sized(most.percent)}{parts}: {found.verdict}."
         )
     if not found.executing and not found.paths:
         verdict = f": {found.verdict}" * bool(found.verdict)
@@ -112,7 +112,7 @@ def _table(rows: Sequence[PathRow]) -> Iterator[Line]:
     cells: list[tuple[Span | str, ...]] = []
     for row in rows:
         verdict = VERDICTS[row.change]
-        moved = f"{row.percent:+.2f} %" if row.before and row.after is not None else ""
+        moved = f"{sized(row.percent)}" if row.before and row.after is not None else ""
         end = moved, Span(verdict, VERDICT_TONES[verdict])
         cells.append((short(row.scenario, _WIDTH), figure(row.before), figure(row.after), *end))
         parts = ((short(f"  {one.function}", _WIDTH), _sign(one)) for one in row.functions[:_PARTS])
