@@ -284,9 +284,29 @@ def test_other_machines_are_left_out_and_said_to_be() -> None:
     trial = ladder_records.Trial(per_page=300.0, environment=other)
     stranger = ladder_records.run({"6.16.12": [ladder_records.result(trial)]})
     stranger = replace(stranger, run_id="stranger")
-    lab = lab_of([ladder_records.ladder(1), stranger], most_pairs=10)
-    assert [run[0] for run in lab.runs] == [ladder_records.ladder(1).run_id]
+    usual = ladder_records.ladder(1)
+    without = replace(usual.study, machine=replace(usual.study.machine, thp="never"))
+    huge = replace(usual, run_id="other-thp", study=without)
+    lab = lab_of([usual, stranger, huge, replace(usual, run_id="again")], most_pairs=10)
+    assert {run[0] for run in lab.runs} == {usual.run_id, "again"}
     assert any("stranger: counted on another machine" in text for text in lab.left_out)
+    assert any(text.startswith("other-thp: ") and "thp never" in text for text in lab.left_out)
+
+
+def test_a_file_that_was_another_program_is_left_out() -> None:
+    newest = ladder_records.ladder(1)
+    at, program = (
+        "2027-01-01T00:00:00+00:00",
+        replace(ladder_records.ENVIRONMENT, program_sha256="1"),
+    )
+    trials = [replace(each, workload="./own.c") for each in newest.trials]
+    own = replace(newest, trials=tuple(trials))
+    results = [each.result and replace(each.result, environment=program) for each in trials]
+    edited = [replace(each, result=own) for each, own in zip(trials, results, strict=True)]
+    edited_run = replace(own, run_id="edited", created=at, trials=tuple(edited))
+    lab = lab_of([own, edited_run], most_pairs=10)
+    assert [run[0] for run in lab.runs] == ["edited"]
+    assert lab.left_out == (f"{own.run_id}: ./own.c was another program",)
 
 
 def test_kernels_are_in_the_order_of_their_numbers() -> None:

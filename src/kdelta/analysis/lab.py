@@ -39,6 +39,7 @@ from kdelta.ladder.evidence import (
     weighed_by_asked,
 )
 from kdelta.ladder.ladders import Ladder, Rung, baseline
+from kdelta.machine.axes import MachineSettings
 from kdelta.sample import TOTAL, ArmRecord, KernelIdentity
 from kdelta.verdict.comparison import Comparison, CountReading, Verdict
 
@@ -767,19 +768,34 @@ def _of_one_machine(every: Sequence[RunRecord]) -> tuple[list[_Used], str, tuple
             why = "it has no value yet" if not told else "its trials were on several machines"
             left_out.append(f"{record.run_id}: {why}")
             continue
-        (machine,) = told
+        asked = structs.asdict(record.study.machine)
+        usual = structs.asdict(MachineSettings())
+        own = [f"{name} {n}" for name, n in asked.items() if n != usual[name]]
+        machine = ", ".join([*told, *own])
         machines.append((machine, _Used(record=record, evidence=evidence, found=found)))
         weight[machine] += sum(bool(r.total) for one in found.ladders for r in one.rungs)
     if not weight:
         return [], "", tuple(left_out)
     chosen = weight.most_common(1)[0][0]
-    left_out += [
-        f"{one.record.run_id}: counted on another machine ({machine})"
-        for machine, one in machines
-        if machine != chosen
-    ]
-    used = [one for machine, one in machines if machine == chosen]
+    used, programs = list[_Used](), dict[str, str]()
+    for machine, one in machines:
+        if machine != chosen:
+            left_out.append(f"{one.record.run_id}: counted on another machine ({machine})")
+        elif apart := _another_program(one.record, programs):
+            left_out.append(f"{one.record.run_id}: {apart} was another program")
+        else:
+            used.append(one)
     return used, chosen, tuple(left_out)
+
+
+def _another_program(record: RunRecord, newest: dict[str, str]) -> str:
+    """A file of the user's own that was another program than in the newest run with it."""
+    for trial in record.trials:
+        if trial.outside and trial.result and trial.result.environment:
+            program = trial.result.environment.program_sha256
+            if newest.setdefault(trial.workload, program) != program:
+                return trial.workload
+    return ""
 
 
 def _points(record: RunRecord, ladder: Ladder[Measure]) -> Iterator[HistoryPoint]:
