@@ -111,7 +111,7 @@ def test_a_word_means_a_scenario(word: str, means: str) -> None:
 @pytest.mark.parametrize(
     ("word", "told"),
     [
-        ("mincore", "names 6 scenarios; did you mean mincore:"),
+        ("mincore", "names 6 scenarios; name one, such as mincore:"),
         ("munmapp", "did you mean munmap?"),
         ("nothing", "names no scenario"),
     ],
@@ -120,6 +120,7 @@ def test_a_word_that_means_several_or_none_is_answered_with_a_list(word: str, to
     ended = CliRunner().invoke(cli, ["why", word, "6.16", "6.17"])
     assert ended.exception
     assert told in str(ended.exception)
+    assert ("  mincore:no_thp_pte_scan_64m " in ended.stderr) is (word == "mincore")
 
 
 # ---- the commits of the interval -----------------------------------------------------------------

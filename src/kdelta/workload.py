@@ -285,16 +285,17 @@ def meant_by(word: str) -> str:
 
 
 def chosen(word: str) -> str:
-    """The one scenario that a word means.  Raises SpecError that lists them where several fit."""
+    """The one scenario that a word means.  Raises SpecError where several fit, or none."""
     if is_reference(word):
         parse_reference(word)
         return word
     found = fitting(word)
-    if len(found) != 1:
+    if len(found) > 1:
+        cause = f"{quoted(word)} names {len(found)} scenarios"
+        raise SpecError(cause, action=f"name one, such as {found[0]}")
+    if not found:
         near = meant(word, (one.name for name in names() for one in load(name).scenarios))
-        action = f"{meant_by(word) or near}{LIST_SCENARIOS}"
-        many = f"{len(found)} scenarios" if found else "no scenario"
-        raise SpecError(f"{quoted(word)} names {many}", action=action)
+        raise SpecError(f"{quoted(word)} names no scenario", action=f"{near}{LIST_SCENARIOS}")
     return found[0]
 
 

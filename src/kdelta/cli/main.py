@@ -66,7 +66,7 @@ COMMANDS = {
 # The help of a command ends in its own, that of a group in those of its subcommands.
 EXAMPLES = """\
 kdelta run mprotect:shared_dirty_full_toggle_64m --kernels 6.16,6.17
-kdelta why mprotect-shared-dirty 6.16 7.2
+kdelta why munmap 6.16 7.2
 kdelta survey --kernels 6.12..7.2 --only 'fault:*'
 kdelta resume latest
 kdelta runs list

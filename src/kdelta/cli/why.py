@@ -48,7 +48,11 @@ def why(what: str, old: str, new: str, runs: Path, means: Means, tree: Path | No
     A word is enough where it names one scenario: munmap, mmap1, a C file.  Of two series all
     between them are counted, of other kernels these two.  Seeds are added until a step is decided.
     """
-    named = workload.chosen(workload.full_reference(what))
+    what = workload.full_reference(what)
+    if not workload.is_reference(what) and len(several := workload.fitting(what)) > 1:
+        for name in several:  # a list to choose from
+            say(f"  {name:<32}{workload.parse_reference(name)[1].summary}", err=True)
+    named = workload.chosen(what)
     if tree:
         if means.pools:
             raise SpecError("commits are counted on this machine", action="leave out --on")

@@ -320,11 +320,11 @@ class SeriesMails:
                 try:
                     changed = apply([letter.patch])
                 except SpecError as error:
-                    raise SpecError(
-                        error.cause,
-                        place=f"patch {at} of {len(self.letters)}, {letter.title}",
-                        action=f"make it against {base.title}, or name its own source: --base",
-                    ) from error
+                    action = f"make it against {base.title}, or name its own source: --base"
+                    if "corrupt patch" in error.cause:  # git's words, whatever the base
+                        action = "make it anew with git format-patch"
+                    place = f"patch {at} of {len(self.letters)}, {letter.title}"
+                    raise SpecError(error.cause, place=place, action=action) from error
                 # A name that does not grow with the series.
                 names = *base.variants, f"patches-1-to-{at}" if at > 1 else "patch-1"
                 now = replace(base, tree=changed, commit="", variants=names)
