@@ -1595,7 +1595,7 @@ kd_api bool kd_stated(const char *name)
 }
 
 /*
- * Counters of what was not done: dropped, refused, put off.  Files of lines "NAME VALUE", or of
+ * Counters of what was not done: dropped, refused, put off; and of huge pages.  Files of lines "NAME VALUE", or of
  * pairs of lines "GROUP: NAME ..." and "GROUP: VALUE ..."; the words say which of their counters.
  */
 static const char *const kd_undone[] = {
@@ -1607,6 +1607,7 @@ static const char *const kd_undone_words[] = {
 	"Discard", "Drop", "Err", "Fail", "Lost", "NoPorts", "NoRoutes", "Overflow", "Prune",
 	"RateLimit", "Retrans", "Timeouts", "TooBig", "Truncated",
 	"allocstall", "compact_stall", "fail", "fallback", "oom_kill", "throttle",
+	"thp_fault_alloc",	/* a huge page may come and go within a window */
 };
 
 /* Before the windows.  It takes as many pages whatever a kernel counts, and so does their text. */

@@ -379,6 +379,22 @@ def test_memory_that_is_not_base_pages_is_said() -> None:
     assert said in CountMethod().warnings(arms, [])
 
 
+@pytest.mark.parametrize("new", ["8", "0"])
+def test_huge_pages_that_come_and_go_in_windows_are_said(new: str) -> None:
+    def told(one: TrialRecord) -> dict[str, object]:
+        value = new if one.arm else "8"
+        fact = StateField(when="during", name="undone_thp_fault_alloc", value=value, want="free")
+        return {"state": (fact,)}
+
+    arms = counted(with_results(own_run({}, 3), told), "/x/loop.c", "main")
+    said = "huge pages were faulted in, over all windows: 8"
+    assert said in CountMethod().warnings(arms, [])
+    found = compare_arms(CountMethod(), *arms)
+    apart = "counters of the kernel differ: thp_fault_alloc (8 against 0)"
+    assert (found.verdict is Verdict.INVALID) is (new == "0")
+    assert (apart in found.reasons) is (new == "0")
+
+
 def test_shipped_scenarios_are_not_tried_in_parts() -> None:
     record = own_run({(1, 2): 1300}, 3)
     shipped = [replace(one, workload="mprotect", scenario="a") for one in record.trials]

@@ -422,7 +422,7 @@ OTHER_DATA = "same code on other data makes +1,728.0 of +1,536.0 (bsearch"
         ("0", ABSENT, "for (int k = 0; k < 64; k++) write(to[1], lines + k * 4096, 1);",
          Verdict.UNDECIDED, OTHER_DATA),
         ("0", NOBODY, "sendto(sender, text, 8, 0, (void *)to, sizeof(to));",
-         Verdict.INVALID, "refused or put off differs: Udp_"),
+         Verdict.INVALID, "counters of the kernel differ: Udp_"),
         ("0", READS + DRAWN % '"/dev/null"', PAGES, None, ""),
     ],
 )  # fmt: skip

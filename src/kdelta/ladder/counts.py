@@ -507,6 +507,7 @@ _SURPRISING = (
     ("swapped_pages", "pages are swapped out", 1),
     ("absent_pages", "pages of its mappings are not there", 256),
 )
+_HUGE_FAULTS = "thp_fault_alloc"
 
 
 def _surprises(arms: Sequence[CountEvidence]) -> list[str]:
@@ -521,7 +522,9 @@ def _surprises(arms: Sequence[CountEvidence]) -> list[str]:
             undone[name] = f"{name} {fact.value}"
         if not fact.binding and fact.value.isdecimal():
             seen[fact.name] = max(int(fact.value), seen[fact.name])
+    huge = undone.pop(_HUGE_FAULTS, "")
     told = {"dropped, refused or put off": [*undone.values()]}
+    told["huge pages were faulted in, over all windows"] = [huge.partition(" ")[2]] * bool(huge)
     for whose, of in (("process", "the program"), ("children", "its children")):
         each = ((seen[f"{whose}_{name}"], words, least) for name, words, least in _SURPRISING)
         told[f"the memory of {of}"] = [f"{n:,} {words}" for n, words, least in each if n >= least]

@@ -627,10 +627,12 @@ def _rounds_apart(old: Sequence[TrialRecord], new: Sequence[TrialRecord]) -> lis
 
 
 def _undone_apart(old: Sequence[TrialRecord], new: Sequence[TrialRecord]) -> list[str]:
-    """What two arms dropped, refused or put off in other numbers; what a seed moves is chance."""
+    """What two arms dropped, refused, put off or took as huge pages in other numbers; what a seed
+    moves is chance.
+    """
     was, now = (_undone(own) for own in (old, new))
     named = calls.unlike(was, now, [], lambda each: f"{each[0]:,}", _far_apart)
-    return [f"what was dropped, refused or put off differs: {named}"] if named else []
+    return [f"counters of the kernel differ: {named}"] if named else []
 
 
 def _undone(trials: Sequence[TrialRecord]) -> dict[str, list[int]]:

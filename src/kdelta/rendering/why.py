@@ -62,6 +62,8 @@ def lines(
         yield from ((), *paragraph(text))
     yield ()
     yield from tables(ladder, counts)
+    for text in ladder.warnings:
+        yield from paragraph(f"warning: {text}", Tone.BAD)
 
 
 def left_open(ladder: Ladder[Any]) -> list[Rung[Any]]:
