@@ -96,7 +96,7 @@ def test_a_change_that_is_spread_names_its_first_functions() -> None:
         return ladder_records.result(ladder_records.Trial(per_page=280 + 12 * at, functions=names))
 
     text = answered(ladder_records.run({"6.16.12": [ran(10)], "6.17.13": [ran(20)]}))
-    said = "By function it is spread, the largest parts are f00 +10.0, f01 +10.0, f02 +10.0."
+    said = "the largest parts are f00 +10.0, f01 +10.0, f02 +10.0, all others +90.0."
     assert said in text, text
 
 

@@ -20,7 +20,7 @@ from kdelta.table import counts
 from kdelta.table.columns import ABSENT, Column, Line, Tone, first_that_fits, paragraph, short
 from kdelta.table.ladders import tables
 from kdelta.verdict.comparison import Verdict
-from kdelta.workload import Workload
+from kdelta.workload import Workload, is_file
 
 _BACK = 0.1  # share of a step that may be left where the newest kernel no longer has it
 _SEVERAL = 3  # kernels from which the two that were asked for have others between them
@@ -62,7 +62,7 @@ def lines(
         yield from ((), *paragraph(text))
     yield ()
     yield from tables(ladder, counts)
-    for text in ladder.warnings:
+    for text in ladder.warnings if is_file(ladder.workload) else ():
         yield from paragraph(f"warning: {text}", Tone.BAD)
 
 
