@@ -8,7 +8,6 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -256,7 +255,7 @@ def test_cache_that_cannot_be_written_or_is_small(
 @pytest.mark.usefixtures("no_kvm")
 def test_kvm_without_a_device() -> None:
     seen = kvm.probe(Qemu(program=Path("/nonexistent/qemu")))
-    assert seen.reach is kvm.Reach.NO_DEVICE
+    assert (seen.boots, seen.detail.endswith("/no-kvm")) == (False, True)
 
 
 def bzimage(place: Path, release: str) -> Path:
@@ -293,41 +292,36 @@ def test_what_else_lies_in_the_cache_is_not_searched(
     assert kvm.kernel_at_hand(tmp_path) is None
 
 
-STUCK = b"""Probing EDD (edd=off to disable)... ok
-KVM internal error. Suberror: 1
-extra data[0]: 0x0000000000000001
-"""
+STUCK = r"Probing EDD (edd=off to disable)... ok\nKVM internal error. Suberror: 1\nextra data[0]\n"
 
 
 @pytest.mark.parametrize(
-    ("ended", "log", "why"),
+    ("says", "boots", "told"),
     [
-        (None, STUCK, "KVM internal error. Suberror: 1, an instruction it cannot emulate"),
-        (None, b"", "no kernel message in 20 s"),
-        (None, b"Booting\n", 'no kernel message in 20 s, last words "Booting"'),
-        (1, b"qemu: bad kernel\n", "QEMU ended with status 1: qemu: bad kernel"),
+        (
+            f"printf '{STUCK}'; sleep 60",
+            False,
+            "does not start: KVM internal error. Suberror: 1, an",
+        ),
+        ("exit 0", False, "6.17.8 does not start: QEMU ended with status 0: "),
+        ("echo qemu: bad kernel; exit 1", False, "QEMU ended with status 1: qemu: bad kernel"),
+        ("echo Booting; sleep 60", False, 'no kernel message in 1 s, last words "Booting"'),
+        ("echo Linux version 6.17.8+ x; sleep 60", True, "stock kernel 6.17.8+ starts"),
     ],
 )
-def test_why_a_stock_kernel_does_not_start(ended: int | None, log: bytes, why: str) -> None:
-    assert kvm._why(ended, log) == why
-
-
-@pytest.mark.boot
-def test_boot_sector_runs_under_emulation() -> None:
-    found = qemu.for_counting(ARCHES["amd64"])
-    with tempfile.TemporaryDirectory() as scratch:
-        assert kvm.run_boot_sector(found, "tcg", Path(scratch)) == ""
-
-
-@pytest.mark.boot
-def test_boot_sector_that_does_nothing_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The probe tells a sector that ran from one that only sits there."""
-    found = qemu.for_counting(ARCHES["amd64"])
-    halting = b"\xfa\xf4\xeb\xfd".ljust(510, b"\0") + b"\x55\xaa"
-    monkeypatch.setattr(kvm, "BOOT_SECTOR", halting)
-    monkeypatch.setattr(kvm, "_SECTOR_S", 2.0)
-    with tempfile.TemporaryDirectory() as scratch:
-        assert "does not run" in kvm.run_boot_sector(found, "tcg", Path(scratch))
+def test_kvm_is_tried_with_a_stock_kernel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: str, told: str, *, boots: bool
+) -> None:
+    monkeypatch.setattr(kvm, "DEVICE", Path("/dev/null"))
+    monkeypatch.setattr(kvm, "_KERNEL_S", 1.0)
+    program = tmp_path / "qemu"
+    script(program, says)
+    monkeypatch.setattr(kvm, "kernel_at_hand", lambda: None)
+    assert kvm.probe(Qemu(program=program)).detail == "no kernel at hand to try"
+    monkeypatch.setattr(kvm, "kernel_at_hand", lambda: (tmp_path / "vmlinuz", "6.17.8"))
+    seen = kvm.probe(Qemu(program=program))
+    assert seen.boots is boots
+    assert told in seen.detail
 
 
 # A plugin from the future: QEMU refuses it and names the newest interface it has.

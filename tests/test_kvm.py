@@ -337,43 +337,15 @@ def test_kernel_without_huge_pages(tmp_path: Path, text: str) -> None:
         kvm.require_hugepages(512, meminfo(tmp_path, text))
 
 
-def test_guest_of_another_architecture_cannot_be_timed(emulator: Qemu) -> None:
+def test_guest_of_another_architecture_cannot_be_timed() -> None:
     assert HOST is not None
     other = next(name for name in arch.ARCHES if name != HOST.debian)
     with pytest.raises(SpecError, match=f"KVM runs {HOST.uname} guests on this machine, not "):
-        kvm.require(emulator, settings(name=other))
+        kvm.require(settings(name=other))
 
 
-def test_machine_without_kvm(
-    emulator: Qemu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_machine_without_kvm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kvm, "DEVICE", tmp_path / "no-kvm")
     with pytest.raises(InfraError, match=r"no guest can be timed here.*no-kvm") as caught:
-        kvm.require(emulator, settings())
+        kvm.require(settings())
     assert caught.value.action.endswith('or count with the instrument "exact"')
-
-
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="the probe's boot sector is for PCs")
-@pytest.mark.parametrize(
-    ("reach", "tried", "fine"),
-    [
-        (kvm.Reach.KERNEL, True, True),
-        (kvm.Reach.BOOT_SECTOR, False, True),  # no kernel was at hand: the boot itself will tell
-        (kvm.Reach.BOOT_SECTOR, True, False),
-        (kvm.Reach.NOTHING, False, False),
-    ],
-)
-def test_error_says_what_the_probe_saw(
-    emulator: Qemu, monkeypatch: pytest.MonkeyPatch, reach: kvm.Reach, *, tried: bool, fine: bool
-) -> None:
-    seen = kvm.KvmProbe(reach=reach, detail="stock kernel 6.1 does not: why", kernel_tried=tried)
-    monkeypatch.setattr(kvm, "probe", lambda *_: seen)
-    if fine:
-        kvm.require(emulator, settings())
-        return
-    with pytest.raises(InfraError) as caught:
-        kvm.require(emulator, settings())
-    assert caught.value.sentence() == (
-        "no guest can be timed here, KVM does not boot a kernel: stock kernel 6.1 does not: why; "
-        'time on this machine itself (machine "host"), or count with the instrument "exact"'
-    )

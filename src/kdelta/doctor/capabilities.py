@@ -172,9 +172,6 @@ def debian_sources() -> Tried:
 
 Probe = Callable[[], Tried | Sequence[Tried]]
 
-# The others: unusable.
-_KVM_STATES = {kvm.Reach.NO_DEVICE: Usability.ABSENT, kvm.Reach.KERNEL: Usability.OK}
-
 
 def inventory(
     cache: Path, *, tries: Callable[[str], None] = lambda _: None
@@ -259,16 +256,14 @@ def _qemu(found: qemu.Qemu) -> Tried:
 def _kvm() -> Tried:
     host = arch.ARCHES["amd64"]
     if platform.machine() != host.uname:
-        return Tried(Usability.UNUSABLE, f"not tried: the probe's boot sector is for {host.uname}")
+        return Tried(Usability.UNUSABLE, f"not tried: the probe is for {host.uname}")
     found = next(qemu.find(host), None)
     if found is None:
         detail = f"not tried: no {host.qemu} to try it with"
         return Tried(Usability.UNUSABLE, detail, install(host.qemu_package))
     seen = kvm.probe(found)
-    remedy = kvm.REMEDIES[seen.reach]
-    if seen.reach is kvm.Reach.BOOT_SECTOR and not seen.kernel_tried:
-        remedy = "fetch a kernel and ask again: kdelta kernels fetch 6.12"
-    return Tried(_KVM_STATES.get(seen.reach, Usability.UNUSABLE), seen.detail, remedy)
+    bad = Usability.UNUSABLE if kvm.DEVICE.exists() else Usability.ABSENT
+    return Tried(Usability.OK if seen.boots else bad, seen.detail, seen.remedy)
 
 
 _LEAST_MIB = 64

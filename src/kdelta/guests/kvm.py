@@ -2,8 +2,8 @@
 """Guests for time, under KVM: whether KVM boots a kernel here, and a guest with pinned CPUs.
 
 KVM may be there and still never boot a stock kernel: seen on a nested host whose instruction
-emulator lacks the BMI2 instruction SHLX that the kernel's decompressor uses.  So the probe has two
-stages, reported apart.  A timed guest has no plugin and no checkpoint: each trial boots.
+emulator lacks the BMI2 instruction SHLX that the kernel's decompressor uses.  So the probe boots
+one.  A timed guest has no plugin and no checkpoint: each trial boots.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 
 import msgspec
@@ -34,21 +33,9 @@ from kdelta.procfs import meminfo
 
 DEVICE = Path("/dev/kvm")
 
-_SECTOR_S = 15.0
 _KERNEL_S = 20.0
 _POLL_S = 0.05
 _CONSOLE_BYTES = 1 << 20
-
-_WORD = b"K"
-_EXIT_STATUS = 67  # isa-debug-exit: (0x21 << 1) | 1
-# Real mode, run at 0:7c00 by the BIOS: say one letter on the debug console, end QEMU, else halt.
-_CODE = bytes.fromhex(
-    "fa"  # cli
-    "bae900 b04b ee"  # mov dx,0xe9; mov al,'K'; out dx,al
-    "ba0105 b021 ee"  # mov dx,0x501; mov al,0x21; out dx,al
-    "f4 ebfd"  # hlt; jmp back to it
-)
-BOOT_SECTOR = _CODE.ljust(510, b"\0") + b"\x55\xaa"
 
 _KERNEL_SPOKE = re.compile(rb"Linux version (\S+)")
 _GAVE_UP = re.compile(rb"KVM internal error[^\n]*|KVM: entry failed[^\n]*|error: [^\n]*")
@@ -56,72 +43,40 @@ _GAVE_UP = re.compile(rb"KVM internal error[^\n]*|KVM: entry failed[^\n]*|error:
 _EMULATION = "Suberror: 1"  # KVM_INTERNAL_ERROR_EMULATION, linux/kvm.h
 
 
-class Reach(StrEnum):
-    """How far a guest got under KVM."""
-
-    NO_DEVICE = "no device"
-    NO_ACCESS = "no access"
-    NOTHING = "nothing runs"
-    BOOT_SECTOR = "boot sector"
-    KERNEL = "stock kernel"
-
-
-REMEDIES = {
-    **dict.fromkeys(Reach, ""),
-    Reach.NO_DEVICE: "load kvm_intel or kvm_amd; in a guest, enable nesting first",
-    Reach.NO_ACCESS: as_root("adduser $USER kvm") + ", then log in again",
-}
-"""What to do about each answer."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KvmProbe:
-    """Result of probe(): how far it got, and one clause on what was seen."""
+    """Whether KVM boots a kernel here, one clause on what was seen, and what may help."""
 
-    reach: Reach
+    boots: bool
     detail: str
-    kernel_tried: bool = False
+    remedy: str = ""
 
 
-def probe(qemu: Qemu) -> KvmProbe:
-    """Boot a sector of ours, then the start of a stock kernel of the cache or of /boot, under KVM.
-
-    qemu is a qemu-system-x86_64.  Takes at most about 40 s; raises InfraError only when QEMU
-    cannot be started at all.
-    """
+def denied() -> KvmProbe | None:
+    """Why this user has no KVM; None: the device can be opened."""
     try:
         os.close(os.open(DEVICE, os.O_RDWR | os.O_CLOEXEC))
     except FileNotFoundError:
-        return KvmProbe(reach=Reach.NO_DEVICE, detail=f"no {DEVICE}")
+        remedy = "load kvm_intel or kvm_amd; in a guest, enable nesting first"
+        return KvmProbe(boots=False, detail=f"no {DEVICE}", remedy=remedy)
     except OSError as error:
-        return KvmProbe(reach=Reach.NO_ACCESS, detail=f"{DEVICE}: {error.strerror}")
-    with tempfile.TemporaryDirectory(prefix="kdelta-doctor-") as scratch:
-        failure = run_boot_sector(qemu, "kvm", Path(scratch))
-        if failure:
-            fault = "QEMU itself fails: " if run_boot_sector(qemu, "tcg", Path(scratch)) else ""
-            return KvmProbe(reach=Reach.NOTHING, detail=f"{fault}{failure}")
-        if kernel := kernel_at_hand():
+        remedy = as_root("adduser $USER kvm") + ", then log in again"
+        return KvmProbe(boots=False, detail=f"{DEVICE}: {error.strerror}", remedy=remedy)
+    return None
+
+
+def probe(qemu: Qemu) -> KvmProbe:
+    """Boot the start of a stock kernel of the cache or of /boot under KVM, for at most 20 s.
+
+    qemu is a qemu-system-x86_64.  Raises InfraError only when it cannot be started at all.
+    """
+    if why := denied():
+        return why
+    if kernel := kernel_at_hand():
+        with tempfile.TemporaryDirectory(prefix="kdelta-doctor-") as scratch:
             return _judge_kernel(qemu, *kernel, Path(scratch))
-    detail = "boot sector runs; no kernel at hand to try next"
-    return KvmProbe(reach=Reach.BOOT_SECTOR, detail=detail)
-
-
-def run_boot_sector(qemu: Qemu, accelerator: str, scratch: Path) -> str:
-    """Boot BOOT_SECTOR under an accelerator ("kvm", "tcg"); why it failed, empty when it ran."""
-    disk, console = scratch / "sector.img", scratch / "sector.out"
-    disk.write_bytes(BOOT_SECTOR)
-    argv = [
-        *_bare(qemu, accelerator),
-        *("-drive", f"file={disk},format=raw,if=ide", "-device", "isa-debug-exit"),
-        *("-chardev", f"file,id=said,path={console}", "-device", "isa-debugcon,chardev=said"),
-    ]
-    ended, log = _watch(
-        qemu, argv, scratch / "sector.log", _SECTOR_S, re.compile(rb"KVM internal error")
-    )
-    said = console.read_bytes()[:16] if console.exists() else b""
-    if ended == _EXIT_STATUS and said == _WORD:
-        return ""
-    return f"boot sector does not run: {_last_line(log) or f'nothing in {_SECTOR_S:.0f} s'}"
+    remedy = "fetch a kernel and ask again: kdelta kernels fetch 6.12"
+    return KvmProbe(boots=False, detail="no kernel at hand to try", remedy=remedy)
 
 
 def kernel_at_hand(boot: Path = Path("/boot")) -> tuple[Path, str] | None:
@@ -137,17 +92,20 @@ def kernel_at_hand(boot: Path = Path("/boot")) -> tuple[Path, str] | None:
 
 
 def _judge_kernel(qemu: Qemu, kernel: Path, release: str, scratch: Path) -> KvmProbe:
+    """On the CPU that a timed guest would get."""
     argv = [
-        *(*_bare(qemu, "kvm"), "-m", "1024", "-kernel", str(kernel)),
+        *(str(qemu.program), *qemu.arguments, "-accel", "kvm", "-cpu", "host", "-machine", "pc"),
+        *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-m", "1024"),
         *("-append", "console=ttyS0 earlyprintk=serial panic=-1", "-serial", "stdio"),
+        *("-kernel", str(kernel)),
     ]
-    done = re.compile(_KERNEL_SPOKE.pattern + rb"|" + _GAVE_UP.pattern)
-    ended, log = _watch(qemu, argv, scratch / "kernel.log", _KERNEL_S, done)
+    ended, log = _watch(qemu, argv, scratch / "kernel.log")
     if spoke := _KERNEL_SPOKE.search(log):
         detail = f"stock kernel {spoke[1].decode(errors='replace')} starts"
-        return KvmProbe(reach=Reach.KERNEL, detail=detail, kernel_tried=True)
-    detail = f"boot sector runs, stock kernel {release} does not: {_why(ended, log)}"
-    return KvmProbe(reach=Reach.BOOT_SECTOR, detail=detail, kernel_tried=True)
+        return KvmProbe(boots=True, detail=detail)
+    return KvmProbe(
+        boots=False, detail=f"stock kernel {release} does not start: {_why(ended, log)}"
+    )
 
 
 def _why(ended: int | None, log: bytes) -> str:
@@ -160,25 +118,14 @@ def _why(ended: int | None, log: bytes) -> str:
     return f"no kernel message in {_KERNEL_S:.0f} s{said}"
 
 
-def _bare(qemu: Qemu, accelerator: str) -> tuple[str, ...]:
-    """QEMU with no devices but those named after it, on the CPU that a timed guest would get."""
-    cpu = "host" if accelerator == "kvm" else "max"
-    return (
-        *(str(qemu.program), *qemu.arguments, "-accel", accelerator, "-cpu", cpu),
-        *("-machine", "pc", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
-    )
-
-
-def _watch(
-    qemu: Qemu, argv: list[str], log: Path, seconds: float, enough: re.Pattern[bytes]
-) -> tuple[int | None, bytes]:
-    """Run argv until it ends, prints enough (QEMU may only pause then), or its time is up."""
-    deadline = time.monotonic() + seconds
+def _watch(qemu: Qemu, argv: list[str], log: Path) -> tuple[int | None, bytes]:
+    """Run argv until it ends, speaks, gives up (QEMU only pauses then), or its time is up."""
+    deadline = time.monotonic() + _KERNEL_S
     with log.open("wb") as sink:
         child = process.start(argv, stdout=sink, stderr=sink, env=qemu.environment)
         try:
             while child.poll() is None and time.monotonic() < deadline:
-                if enough.search(_head(log)):
+                if _KERNEL_SPOKE.search(_head(log)) or _GAVE_UP.search(_head(log)):
                     break
                 time.sleep(_POLL_S)
             status = child.poll()
@@ -201,22 +148,16 @@ _QMP_S = 60.0
 _NO_KVM = 'time on this machine itself (machine "host"), or count with the instrument "exact"'
 
 
-def require(emulator: Qemu, settings: MachineSettings) -> None:
-    """Make sure, in at most 40 s, that guests can be timed here.  Raises SpecError, InfraError."""
+def require(settings: MachineSettings) -> None:
+    """Make sure that guests may be timed here; whether they boot, their trials say.  Raises
+    SpecError, InfraError.
+    """
     if settings.target.uname != platform.machine():
         cause = f"KVM runs {platform.machine()} guests on this machine, not {settings.target.uname}"
         raise SpecError(cause, action="time each architecture on a machine of its own")
-    if platform.machine() != "x86_64":  # the probe's boot sector is for PCs
-        if not os.access(DEVICE, os.R_OK | os.W_OK):
-            cause = f"no guest can be timed here: no access to {DEVICE}"
-            raise InfraError(cause, action=_NO_KVM)
-        return
-    seen = probe(emulator)
-    if seen.reach is Reach.KERNEL or (seen.reach is Reach.BOOT_SECTOR and not seen.kernel_tried):
-        return
-    remedy = REMEDIES[seen.reach]
-    cause = f"no guest can be timed here, KVM does not boot a kernel: {seen.detail}"
-    raise InfraError(cause, action=f"{remedy}; or {_NO_KVM}" if remedy else _NO_KVM)
+    if why := denied():
+        cause = f"no guest can be timed here: {why.detail}"
+        raise InfraError(cause, action=f"{why.remedy}; or {_NO_KVM}")
 
 
 def require_hugepages(memory_mib: int, root: Path = Path("/")) -> None:

@@ -165,13 +165,13 @@ class KvmTrials(Trials):
         kernels: Sequence[Kernel | KdeltaError],
         machines: Sequence[MachineSettings] = (),
     ) -> None:
-        """machines: per arm; none: `settings`.  Raises InfraError when KVM boots no kernel here."""
+        """machines: per arm; none: `settings`.  Raises InfraError where this user has no KVM."""
         self.cancelled, self._timing = timing.cancelled, timing
         # KVM gives the host's CPU; the exact instrument's "max" is TCG's.
         self._settings = replace(settings, cpu_model=kvm.cpu_model(settings))
         self._emulator = qemu.choose(settings.target, wanted_qemu)
         self._kernels, self._machines = kernels, machines
-        kvm.require(self._emulator, self._settings)
+        kvm.require(self._settings)
 
     def measure(self, trial: TrialRecord, folder: Path, _how: How = AS_PLANNED) -> TrialResult:
         """Boot a guest on leased CPUs and time the workload in it."""
