@@ -389,19 +389,18 @@ def test_times_are_of_pools_that_time(tmp_path: Path) -> None:
     file = tmp_path / "lab.toml"
     file.write_text('[pool.rack]\nkind = "dask"\nscheduler = "tcp://127.0.0.1:8786"\n')
     study = spec.from_arguments(["control:getppid"], ["host"], instrument="time")
-    assert execution.host_pools(study, Means()) is None
+    assert execution.host_pool(study, Means()) is None
     with pytest.raises(SpecError, match="no pool of the file measures times"):
-        execution.host_pools(study, Means(pools=file))
+        execution.host_pool(study, Means(pools=file))
     rows = "".join(f'[pool.{n}]\nkind = "host"\naddress = "ssh://{n}"\n' for n in ("a", "b"))
     file.write_text(rows)
-    every = execution.host_pools(study, Means(pools=file))
-    assert every
-    assert [each.pool for each in every.pools] == ["a", "b"]
-    named = execution.host_pools(study, Means(pools=file, pool="b"))
+    with pytest.raises(SpecError, match="several pools measure times: a, b; name one with --pool"):
+        execution.host_pool(study, Means(pools=file))
+    named = execution.host_pool(study, Means(pools=file, pool="b"))
     assert named
-    assert [each.pool for each in named.pools] == ["b"]
+    assert named.pool == "b"
     with pytest.raises(SpecError, match="no pool for times is called c"):
-        execution.host_pools(study, Means(pools=file, pool="c"))
+        execution.host_pool(study, Means(pools=file, pool="c"))
     study = spec.from_arguments(["control:getppid"], ["6.12"], instrument="trace", watch=["f"])
     with pytest.raises(SpecError, match="leave out --on"):
         execution.check_pools(study, Means(pools=file))

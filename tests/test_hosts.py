@@ -7,9 +7,6 @@ import base64
 import io
 import tarfile
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -23,10 +20,7 @@ from kdelta.host.ssh_host import RefusedError, SshHost, Stage, connection, parse
 from kdelta.journal import results
 from kdelta.journal.run import RUNS, RunJournal
 from kdelta.run import timed
-from kdelta.run.runner import Trials
 from kdelta.sample import TrialResult
-from kdelta.study import spec
-from kdelta.study.pools import HostPool
 from run_records import new_run
 
 pytest_plugins = ("borrowed",)
@@ -306,63 +300,13 @@ def test_a_kernel_that_did_not_come_up_is_not_booted_by_a_later_process(
     assert (status, len(fake.boots)) == (1, before), said
 
 
-@dataclass
-class Pool(timed.HostPoolTrials):
-    """A pool that is free, or says why not."""
-
-    pool: str
-    why: str = ""
-    begun: int = 0
-
-    def refusal(self, run: str) -> str:
-        assert run == "run-1"
-        return self.why
-
-    @contextmanager
-    def placed(self, journal: RunJournal, _assigned: object) -> Iterator[Trials]:
-        assert timed.pool_of(journal.folder) == self.pool
-        self.begun += 1
-        yield _NoTrials()
-
-
-class _NoTrials(Trials):
-    cancelled = threading.Event()
-
-    def measure(self, *_: object) -> TrialResult:
-        raise AssertionError
-
-
-def test_a_run_takes_the_first_pool_that_is_free_and_stays_there(tmp_path: Path) -> None:
+def test_a_run_stays_on_its_pool(tmp_path: Path) -> None:
     journal = RunJournal.create(tmp_path / "run-1", new_run(run_id="run-1"))
-    first, second, third = Pool("a", "held by the run x"), Pool("b"), Pool("c")
-    for _ in range(2):
-        with timed.HostPools((first, second, third)).placed(journal, lambda _at, _who: None):
-            first.why = ""  # it is free now, and not taken
-    assert [each.begun for each in (first, second, third)] == [0, 2, 0]
-    only = timed.HostPools((first,)).placed(journal, lambda _at, _who: None)
-    with pytest.raises(SpecError, match="its times are of the pool b"), only:
-        pass
-
-
-def test_no_free_pool_is_one_sentence(tmp_path: Path) -> None:
-    journal = RunJournal.create(tmp_path / "run-1", new_run(run_id="run-1"))
-    pools = timed.HostPools((Pool("a", "held by the run x"), Pool("b", "b is not reached: gone")))
-    with pytest.raises(PoolError) as raised, pools.placed(journal, lambda _at, _who: None):
-        pass
-    assert raised.value.cause == (
-        "no pool is free: a: held by the run x; b: b is not reached: gone"
-    )
-
-
-def test_a_machine_says_why_a_run_cannot_begin(fake: FakeHost, ssh_host: SshHost) -> None:
-    study = spec.from_arguments(["control:getppid"], ["host"], instrument="time")
-    pool = timed.HostPoolTrials("box", HostPool(address="ssh://me@box"), study)
-    assert pool.refusal("run-1") == ""
-    ssh_host.take("run-1", "now")
-    assert pool.refusal("run-1") == ""
-    assert pool.refusal("run-2") == "held by the run run-1"
-    (fake.folder / "down").write_text("ssh: no route to host")
-    assert pool.refusal("run-1") == "box is not reached: ssh: no route to host"
+    timed.note(journal.folder, "b")
+    timed.note(journal.folder, "b")
+    assert timed.pool_of(journal.folder) == "b"
+    with pytest.raises(SpecError, match="its times are of the pool b"):
+        timed.note(journal.folder, "a")
 
 
 def _unbooted(ssh_host: SshHost, monkeypatch: pytest.MonkeyPatch, release: str) -> None:

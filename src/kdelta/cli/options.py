@@ -202,7 +202,7 @@ class Means:
 
     wanted_qemu: "" for the usual one.  jobs: guests at once, None for what fits.  again: whatever
     was counted before.  pools: a file of pools, that other machines measure; pool: the one of them
-    for times, "" for the first that is free.  trust: build patches as one's own.
+    for times, "" for the only one.  trust: build patches as one's own.
     """
 
     wanted_qemu: str = ""
@@ -239,7 +239,7 @@ def means_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--pool",
             default="",
             metavar="NAME",
-            help="With --on, of several pools for times this one; else the first that is free.",
+            help="With --on: the pool for times, where the file has several.",
         ),
         click.option(
             "--on",

@@ -457,9 +457,13 @@ def execute(journal: RunJournal, means: options.Means) -> RunJournal:
     """Go on with a run: on the very kernels that it began with."""
     record = journal.record()
     study = record.study
+    if study.instrument.traits.interleaved and means.pools:
+        from kdelta.run import timed
+
+        means = replace(means, pool=means.pool or timed.pool_of(journal.folder))
     if all(trial.result for trial in record.trials):
-        if study.instrument.traits.interleaved and (own := host_pools(study, means)):
-            own.give_back(journal)  # killed behind its last trial
+        if study.instrument.traits.interleaved and (own := host_pool(study, means)):
+            own.give_back(journal)
         return journal
     means = replace(means, wanted_qemu=means.wanted_qemu or qemu_of(record))
     kernels = None
@@ -514,7 +518,7 @@ def _resolved(
 
 
 def _measured(
-    journal: RunJournal, trials: Trials | timed.HostPools, at_once: int, means: options.Means
+    journal: RunJournal, trials: Trials | timed.HostPoolTrials, at_once: int, means: options.Means
 ) -> RunJournal:
     try:
         with (
@@ -539,12 +543,12 @@ def _measured(
 
 def _trials(
     record: RunRecord, kernels: Sequence[Kernel | KdeltaError] | None, means: options.Means
-) -> tuple[Trials | timed.HostPools, int]:
+) -> tuple[Trials | timed.HostPoolTrials, int]:
     study, traits = record.study, record.instrument.traits
     check_pools(study, means)
     options.need(record.instrument)
     if traits.interleaved:
-        return host_pools(study, means) or _timed(record, kernels, means), 1
+        return host_pool(study, means) or _timed(record, kernels, means), 1
     again = means.again and traits.repeats
     with reporting() as progress:
         bench = exact.bench_of(study, means.wanted_qemu, threading.Event(), progress, again=again)
@@ -627,10 +631,10 @@ def _dask_pool(file: Path) -> tuple[pools.LabPools, str, pools.DaskPool]:
     raise SpecError("no pool of the file counts", place=str(file), action=action)
 
 
-def host_pools(study: Study, means: options.Means) -> timed.HostPools | None:
-    """What times the study's trials on machines of the pools that were asked for; None: this one.
+def host_pool(study: Study, means: options.Means) -> timed.HostPoolTrials | None:
+    """What times the study's trials on another machine; None: on this one.
 
-    Raises SpecError when no pool could.
+    Raises SpecError when no pool could, and where nothing says which of several.
     """
     if not means.pools:
         return None
@@ -642,21 +646,24 @@ def host_pools(study: Study, means: options.Means) -> timed.HostPools | None:
         cause = what if means.pool else "no pool of the file measures times"
         action = 'add one, such as [pool.NAME] with kind = "host" (docs/lab.md)'
         raise SpecError(cause, place=str(means.pools), action=action)
+    if len(fitting) > 1:
+        cause = f"several pools measure times: {', '.join(fitting)}"
+        raise SpecError(cause, place=str(means.pools), action="name one with --pool NAME")
     from kdelta.run import timed
 
-    own = (timed.HostPoolTrials(name, pool, study) for name, pool in fitting.items())
-    return timed.HostPools(tuple(own))
+    ((name, pool),) = fitting.items()
+    return timed.HostPoolTrials(name, pool, study)
 
 
 @contextmanager
 def _placed(
-    journal: RunJournal, trials: Trials | timed.HostPools, means: options.Means
+    journal: RunJournal, trials: Trials | timed.HostPoolTrials, means: options.Means
 ) -> Iterator[Trials]:
     assigned = Assignments(journal.folder).tell
     if journal.study.instrument.traits.interleaved:
         from kdelta.run import timed
 
-        if isinstance(trials, timed.HostPools):
+        if isinstance(trials, timed.HostPoolTrials):
             with trials.placed(journal, assigned) as there:
                 yield there
             return

@@ -21,7 +21,7 @@ import msgspec
 from msgspec.structs import replace
 
 from kdelta import arch, guest, output, process, workload
-from kdelta.errors import BootError, GuestError, InfraError, KdeltaError, PoolError, SpecError
+from kdelta.errors import BootError, GuestError, InfraError, KdeltaError, SpecError
 from kdelta.guests import kvm, qemu
 from kdelta.guests.orders import Seed, swap_backing
 from kdelta.host import facts, leases, native, reboot
@@ -292,6 +292,7 @@ class HostPoolTrials:
         """What measures the trials; the machine is held until the block ends, and given back after
         the last trial.  assigned: gets which machine has a trial, "" for none.
         """
+        note(journal.folder, self.pool)
         record = journal.record()
         references = tuple(arm.kernel.reference for arm in record.arms)
         ended = [(trial.arm, trial.result) for trial in record.trials if trial.result]
@@ -308,22 +309,15 @@ class HostPoolTrials:
             yield _OnHost(self, ssh_host, references, Path(folder), assigned, boots, failed)
             ssh_host.give_back(held)
 
-    def give_back(self, run: str) -> None:
-        """Let go what is still held for a run whose trials have all ended.  Raises InfraError."""
+    def give_back(self, journal: RunJournal) -> None:
+        """Let go what a run that was killed behind its last trial still holds.  InfraError."""
+        run = journal.record().run_id
+        if pool_of(journal.folder) != self.pool:
+            return
         with self._reached() as ssh_host:
             ssh_host.reached()
             if (held := ssh_host.holder()) and held.run == run:
                 ssh_host.give_back(held)
-
-    def refusal(self, run: str) -> str:
-        """Why a run cannot begin there now, "" when it can."""
-        try:
-            with self._reached() as ssh_host:
-                ssh_host.running()
-                held = ssh_host.holder()
-        except InfraError as error:
-            return error.cause
-        return f"held by the run {printable(held.run, 80)}" if held and held.run != run else ""
 
     @contextmanager
     def _reached(self) -> Iterator[SshHost]:
@@ -331,40 +325,6 @@ class HostPoolTrials:
         cancelled = self.timing.cancelled
         with connection(self.pool, pool.address, cancelled, pool.ssh_config) as remote:
             yield SshHost(remote, boot_s=pool.boot_s, most_boots=pool.most_boots, reset=pool.reset)
-
-
-@dataclass(frozen=True, slots=True)
-class HostPools:
-    """The machines that could time a run; one of them does, from its first trial to its last."""
-
-    pools: tuple[HostPoolTrials, ...]
-
-    @contextmanager
-    def placed(self, journal: RunJournal, assigned: Callable[[int, str], None]) -> Iterator[Trials]:
-        """See HostPoolTrials.  Raises PoolError when no machine is free."""
-        chosen = self._chosen(journal)
-        note(journal.folder, chosen.pool)
-        with chosen.placed(journal, assigned) as measuring:
-            yield measuring
-
-    def give_back(self, journal: RunJournal) -> None:
-        """See HostPoolTrials: for a run that was killed behind its last trial."""
-        known = pool_of(journal.folder)
-        for own in (each for each in self.pools if each.pool == known):
-            own.give_back(journal.record().run_id)
-
-    def _chosen(self, journal: RunJournal) -> HostPoolTrials:
-        known = pool_of(journal.folder)
-        own = next((each for each in self.pools if each.pool == known), None)
-        if known or len(self.pools) == 1:
-            return own or self.pools[0]  # `note` refuses another one
-        refusals = []
-        for each in self.pools:
-            if not (why := each.refusal(journal.record().run_id)):
-                return each
-            refusals.append(f"{each.pool}: {why}")
-        cause = f"no pool is free: {'; '.join(refusals)}"
-        raise PoolError(cause, action="wait for one, then: kdelta resume --on LAB.TOML")
 
 
 def pool_of(folder: Path) -> str:
