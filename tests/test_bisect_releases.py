@@ -62,10 +62,8 @@ def offer(version: str) -> KernelOffer:
 OFFERS = tuple(offer(version) for version in LADDER)
 
 
-def between(good: str, bad: str, *, every_package: bool = False) -> tuple[Point, ...]:
-    return history.between(
-        OFFERS, good, bad, arch="amd64", flavour=Flavour.CLOUD, every_package=every_package
-    )
+def between(good: str, bad: str) -> tuple[Point, ...]:
+    return history.between(OFFERS, good, bad, arch="amd64", flavour=Flavour.CLOUD)
 
 
 def test_one_package_of_each_upstream_version_in_their_order() -> None:
@@ -82,14 +80,6 @@ def test_one_package_of_each_upstream_version_in_their_order() -> None:
 def test_candidates_come_before_their_release() -> None:
     assert [point.label for point in between("7.2.12", "7.3")] == [
         *("7.2.12", "7.2.13", "7.3-rc7", "7.3.4")
-    ]
-
-
-def test_every_package_when_asked_for() -> None:
-    points = between("6.12.88", "6.12.94", every_package=True)
-    assert [point.label for point in points][1:-1] == [
-        *("6.12.90-1~bpo12+1", "6.12.90-1", "6.12.90-2~bpo12+1", "6.12.90-2"),
-        "6.12.94-1~bpo12+1",
     ]
 
 

@@ -197,7 +197,7 @@ def test_the_commits_of_a_bisection_are_built(tmp_path: Path) -> None:
         kernel_tree.commit(root, kernel_tree.MINCORE.replace("FIRST", text), name)
         for name, text in texts.items()
     )
-    builder = tree_builder(root)
+    builder = tree_builder(root, tree_reference.parse(f"tree:{root}"))
     one, other, last = (builder(commit).kernel.image_sha256 for commit in (first, words, nine))
     assert one == other != last
     assert builder(nine).seconds == 0, "it was built again"

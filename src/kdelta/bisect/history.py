@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -22,8 +23,9 @@ from kdelta.bisect.journal import Point
 from kdelta.errors import InfraError, SpecError
 from kdelta.kernels import debian, reference
 from kdelta.kernels.kernel import Flavour, Kernel
-from kdelta.source import build, git, kconfig
+from kdelta.source import build, git, tree_reference
 from kdelta.source import tree as trees
+from kdelta.source.tree_reference import TreeReference
 
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _FIELDS = "%H%x00%P%x00%an%x00%ae%x00%aI%x00%s"
@@ -177,17 +179,14 @@ Raises SourceError when it does not build, InfraError when this machine is at fa
 """
 
 
-def tree_builder(
-    source: Path,
-    *,
-    configs: Sequence[str] = (),
-    fragments: Sequence[Path] = (),
-    compiler: str = "",
-    progress: Progress | None = None,
-) -> Builder:
-    """Builds commits of `source` in one warm build directory.  Raises SpecError."""
-    config = kconfig.named(configs or (kconfig.DEFAULT,), fragments)
-    chain = build.compiler(compiler, progress=progress)
+def tree_builder(source: Path, how: TreeReference, *, progress: Progress | None = None) -> Builder:
+    """Builds commits of `source` in one warm build directory; how: its configuration and compiler.
+
+    Raises SpecError.
+    """
+    packaged = partial(reference.packaged_config, progress=progress)
+    config = tree_reference.configured(how, packaged)
+    chain = build.compiler(how.compiler, progress=progress)
 
     def built(commit_id: str) -> Built:
         tree = trees.of_commit(source, commit_id)
@@ -213,13 +212,12 @@ def between(
     *,
     arch: str,
     flavour: Flavour,
-    every_package: bool = False,
 ) -> tuple[Point, ...]:
     """The releases from good to bad, both included; backwards when bad is the older one.
 
     good, bad: references, as `kdelta run` takes them.  Of several packages of one upstream version
-    only the newest, unless every_package; all of one compiler, when the ends are.  Raises
-    SpecError for references that are not in the archive, or are one kernel.
+    only the newest; all of one compiler, when the ends are.  Raises SpecError for references that
+    are not in the archive, or are one kernel.
     """
     first, last = debian.choose_together((good, bad), offers, arch, flavour)
     if first == last:
@@ -234,11 +232,9 @@ def between(
         if _order(low) < _order(offer) < _order(high)
         and (first.compiler != last.compiler or offer.compiler in ("", first.compiler))
     ]
-    if not every_package:
-        newest = {offer.upstream: offer for offer in inside}
-        ends = {low.upstream, high.upstream}
-        inside = [offer for name, offer in newest.items() if name not in ends]
-    chosen = [low, *inside, high]
+    newest = {offer.upstream: offer for offer in inside}
+    ends = {low.upstream, high.upstream}
+    chosen = [low, *(offer for name, offer in newest.items() if name not in ends), high]
     names = [offer.upstream for offer in chosen]
     releases = tuple(
         Point(

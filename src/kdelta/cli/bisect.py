@@ -30,6 +30,7 @@ from kdelta.metric import number
 from kdelta.printable import printable
 from kdelta.rendering import bisection, bundle, explain
 from kdelta.rendering.formats import json_fields
+from kdelta.source import tree_reference
 from kdelta.study import spec
 from kdelta.study.spec import Study
 from kdelta.table.columns import Line, paragraph
@@ -86,11 +87,8 @@ def bisect() -> None:
 
 
 @bisect.command("releases")
-@click.option(
-    "--every-package", is_flag=True, help="Every package of a release, not only the newest."
-)
 @_bisect_options
-def releases_command(*, every_package: bool, **given: Any) -> None:
+def releases_command(**given: Any) -> None:
     """Find the release between GOOD and BAD in which a scenario's path changed.
 
     All releases that the archive offers between the two are candidates.  The ends are measured
@@ -105,12 +103,9 @@ def releases_command(*, every_package: bool, **given: Any) -> None:
         with reporting() as progress:
             offers = references.listing(machine.arch, machine.flavour, progress=progress)
         arch, flavour = machine.arch, references.flavour_of(machine.flavour, machine.arch)
-        return history.between(
-            offers, *study.kernels, arch=arch, flavour=flavour, every_package=every_package
-        )
+        return history.between(offers, *study.kernels, arch=arch, flavour=flavour)
 
-    question = {"every_package": str(every_package), "environment": measure.environment}
-    journal = _opened("releases", asked, question, points)
+    journal = _opened("releases", asked, {"environment": measure.environment}, points)
     kernels = journal.state.points
     search = ReleaseBisection(
         journal,
@@ -126,9 +121,8 @@ def releases_command(*, every_package: bool, **given: Any) -> None:
 @click.option(
     "--tree",
     required=True,
-    type=options.OLD_FOLDER,
-    metavar="PATH",
-    help="The git repository; GOOD and BAD are commits of it.",
+    metavar="PATH[+config=NAME][+cc=NAME]",
+    help="The git repository, GOOD and BAD are commits of it; how they are built.",
 )
 @click.option(
     "--path",
@@ -137,25 +131,8 @@ def releases_command(*, every_package: bool, **given: Any) -> None:
     metavar="FILE",
     help="Only commits that touch this file or folder; repeatable.",
 )
-@click.option("--config", "configs", multiple=True, help="min, deb, xenpv or a file.")
-@click.option(
-    "--fragment",
-    "fragments",
-    multiple=True,
-    type=options.OLD_FILE,
-    help="Options to add to the configuration; repeatable.",
-)
-@click.option("--cc", "compiler", default="", help="A compiler, such as gcc-14.")
 @_bisect_options
-def commits_command(
-    *,
-    tree: Path,
-    paths: tuple[str, ...],
-    configs: tuple[str, ...],
-    fragments: tuple[Path, ...],
-    compiler: str,
-    **given: Any,
-) -> None:
+def commits_command(*, tree: str, paths: tuple[str, ...], **given: Any) -> None:
     """Find the commit from GOOD to BAD, of a git repository, in which a scenario's path changed.
 
     Commits are built in kdelta's cache and never checked out in the repository itself.  What
@@ -168,24 +145,25 @@ def commits_command(
         raise SpecError(
             f"kernels are built for amd64 only, not for {study.machine.arch}", place="--arch"
         )
-    commits = history.History(tree, *study.kernels, paths=paths)
+    how = tree_reference.parse(f"{tree_reference.PREFIX}{tree}")
+    if how.path is None or how.commit or how.variants:
+        cause = f"{printable(tree, 200)} is no repository with what its builds are made by"
+        action = "write PATH, and after it +config=NAME, +fragment=FILE or +cc=gcc-14"
+        raise SpecError(cause, place="--tree", action=action)
+    commits = history.History(how.path, *study.kernels, paths=paths)
     measure = _measure(study, asked.wanted_qemu, again=asked.again)
     given_options = {
-        "tree": str(tree.resolve()),
+        "tree": str(how.path.resolve()),
+        "how": repr((how.configs, how.fragments, how.compiler)),
         "good": commits.good,
         "bad": commits.bad,
         "paths": "\n".join(paths),
-        "configs": "\n".join(configs),
-        "fragments": "\n".join(map(str, fragments)),
-        "compiler": compiler,
         "environment": measure.environment,
     }
     ends = tuple(commits.commit(one).point for one in (commits.good, commits.bad))
     journal = _opened("tree", asked, given_options, lambda: ends)
     with reporting() as progress:
-        builder = history.tree_builder(
-            tree, configs=configs, fragments=fragments, compiler=compiler, progress=progress
-        )
+        builder = history.tree_builder(how.path, how, progress=progress)
         instrument = evidence.PointCounting(journal, measure)
         search = CommitBisection(journal, commits, builder, instrument, tell)
         carried_out(asked, search, f"{len(commits)} commits", _culprit)
