@@ -62,7 +62,7 @@ TAKEN: dict[str, Taken] = {
     "JSON lines": ("a.jsonl", '{"kernel": "6.1", "boot": 1, "ns": 5}\n' * 3, "import a.jsonl", ()),
     "report": ("a.json", fio(3.0), "import a.json", ("[" * 10**6, f"[{'[],' * 5_000_000}[]]")),
     "mapping": ("a.toml", MAPPING, "import good.csv --mapping a.toml", (DEEP, "[[b]]\n" * 10**6)),
-    "pools": ("a.toml", LAB, "host list --on a.toml", (DEEP,)),
+    "pools": ("a.toml", LAB, "host doctor box --on a.toml", (DEEP,)),
     "robot": ("a.eml", robot_mails.FORMS[0].mail, "ask a.eml --kernels 6.16,6.17",
               (FLAT[: 4 << 20], NESTED, "To: a\nContent-Type: text/plain; " + "a=b; " * 300_000)),
     "series": ("a.mbox", SERIES, "check a.mbox --base ../linux", (FLAT, SERIES[:50] + NESTED)),

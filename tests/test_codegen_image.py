@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kernel_image
-from command_line import ended
 from kdelta.cli import main as cli_main
 from kdelta.codegen.table import Change, changed_names, compare
 from kdelta.disassembly import image, kallsyms, objects
@@ -349,8 +348,3 @@ def test_wrong_usage(
 ) -> None:
     assert run(*arguments) == 2
     assert words in capsys.readouterr().err
-
-
-def test_a_compiler_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
-    done = ended(capsys, "tools", "compiler", "fetch", "icc-12")
-    assert (done.status, "not a compiler that kdelta knows" in done.err) == (2, True)

@@ -268,9 +268,9 @@ def test_list_as_a_table_and_as_json(capsys: pytest.CaptureFixture[str]) -> None
     assert "\x1b" not in table.out
     assert max(len(line) for line in table.out.splitlines()) <= 100
     assert "Past their date, signature valid: trixie (2025-10-16)" in table.out
-    rows = json.loads(ended(capsys, "kernels", "list", "--json", "--series", "6.17").out)
-    assert [(row["upstream"], row["cached"], row["suites"]) for row in rows] == [
-        ("6.17.8", True, ["trixie"])
+    rows = json.loads(ended(capsys, "kernels", "list", "--json").out)
+    assert ("6.17.8", True, ["trixie"]) in [
+        (row["upstream"], row["cached"], row["suites"]) for row in rows
     ]
 
 
@@ -295,7 +295,6 @@ def test_mistakes_are_one_sentence_with_the_documented_code(
         (("fetch", "6.99"), 2, "kernel 6.99 (cloud, amd64) is not in the archive"),
         (("fetch", "file:/nonexistent/bzImage"), 2, "/nonexistent/bzImage"),
         (("fetch", "6.18"), 3, "but no longer has it"),
-        (("list", "--series", "6.5"), 2, "choose from: 6.17, 6.18, 6.19, 7.2"),
     ):
         done = ended(capsys, "kernels", *arguments)
         assert done.status == code

@@ -54,23 +54,15 @@ def kernels() -> None:
 @kernels.command("list")
 @_arch
 @_flavour
-@click.option("--series", metavar="X.Y", help="Only this series.")
 @json_option
 @click.option("--refresh", is_flag=True, help="Ask the mirror for a new index first.")
-def list_command(
-    *, arch: str, flavour: str, series: str | None, as_json: bool, refresh: bool
-) -> None:
+def list_command(*, arch: str, flavour: str, as_json: bool, refresh: bool) -> None:
     """List every kernel that the archive offers, newest last.
 
     Of several that fit a reference, the one listed last is taken.
     """
     with reporting() as progress:
-        offers = reference.listing(arch, flavour, refresh=refresh, progress=progress)
-    chosen = [offer for offer in offers if series in (None, offer.series)]
-    if series and not chosen:
-        known = ", ".join(dict.fromkeys(offer.series for offer in offers))
-        cause = f"the archive offers no {flavour} kernel of series {series} for {arch}"
-        raise SpecError(cause, action=f"choose from: {known}" if known else "")
+        chosen = reference.listing(arch, flavour, refresh=refresh, progress=progress)
     if as_json:
         names = ("release", "upstream", "series", "version", "package", "suites", "bytes", "cached")
         packages = (each.package for each in chosen)
@@ -126,7 +118,7 @@ def show(*, ref: str, arch: str, flavour: str, trust: bool, as_json: bool) -> No
         click.echo(f"{name:<14} {'unknown' if value in ('', None) else value}")
 
 
-def _print_offers(offers: list[debian.KernelOffer], arch: str, flavour: str) -> None:
+def _print_offers(offers: Sequence[debian.KernelOffer], arch: str, flavour: str) -> None:
     kind = reference.flavour_of(flavour, arch)
     end = kind.suffix(arch)
     click.echo(f"{len(offers)} kernels, {kind} {arch}; release names end in {end}")
@@ -240,12 +232,12 @@ def source(*, release: str, output: Path | None) -> None:
 
 @click.group()
 def tools() -> None:
-    """List and fetch compilers and QEMU versions; those fetched live in the cache, without root."""
+    """List compilers and QEMU versions; those fetched live in the cache, without root."""
 
 
 @tools.group()
 def compiler() -> None:
-    """List and fetch compilers."""
+    """List compilers, which are fetched when they are first needed."""
 
 
 @tools.group()
@@ -268,16 +260,6 @@ def list_compilers(*, as_json: bool) -> None:
         for o in offers
     ]
     print_table(("name", "version", "from"), table)
-
-
-@compiler.command("fetch")
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
-def fetch_compilers(*, names: tuple[str, ...]) -> None:
-    """Fetch compilers (gcc-16, clang-19), though they be installed; print where each is."""
-    with reporting() as progress:
-        for name in names:
-            chain = toolchains.fetch(name, progress=progress)
-            click.echo(f"{chain.name} {chain.version} {chain.cc}")
 
 
 @qemu.command("list")

@@ -139,19 +139,6 @@ def add(name: str, address: str, file: Path) -> None:
     click.echo(f"{file} has {name}; see what it can do: {command}")
 
 
-@host.command("list")
-@_file
-@options.json_option
-def list_hosts(file: Path, *, as_json: bool) -> None:
-    """List the machines of LAB.TOML."""
-    known = pools.load(file).pool.items()
-    found = {name: pool.address for name, pool in known if isinstance(pool, pools.HostPool)}
-    if as_json:
-        print_json(found)
-    else:
-        print_table(("HOST", "ADDRESS"), found.items())
-
-
 @host.command("doctor")
 @click.argument("name")
 @_file
@@ -244,9 +231,11 @@ def release(name: str, file: Path) -> None:
 
 @contextlib.contextmanager
 def _reached(name: str, file: Path) -> Iterator[SshHost]:
-    found = pools.load(file).pool.get(name)
+    known = pools.load(file).pool
+    found = known.get(name)
     if not isinstance(found, pools.HostPool):
-        action = "see: kdelta host list"
+        hosts = (each for each, pool in known.items() if isinstance(pool, pools.HostPool))
+        action = f"there are {', '.join(hosts) or 'none'}"
         raise SpecError(f"no host is called {name}", place=str(file), action=action)
     with ssh_host.connection(name, found.address, threading.Event(), found.ssh_config) as there:
         yield SshHost(there, boot_s=found.boot_s, most_boots=found.most_boots, reset=found.reset)

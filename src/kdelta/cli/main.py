@@ -59,7 +59,7 @@ COMMANDS = {
     "host": ("machines:host", "Look at the machines that time by ssh."),
     "kernels": ("kernels:kernels", "List, fetch, identify, edit and build kernels."),
     "workload": ("workload:workload", "List, show, export and start workloads."),
-    "tools": ("kernels:tools", "List and fetch compilers and QEMU versions."),
+    "tools": ("kernels:tools", "List compilers and QEMU versions; fetch QEMU."),
     "cache": ("kernels:cache", "Show and bound what kdelta keeps on disk."),
     "doctor": ("machines:doctor", "Show what this machine can do, and what is missing."),
 }
@@ -92,11 +92,10 @@ kdelta import results.csv --mapping results.toml
 kdelta judge latest
 kdelta ask report.mbox --kernels 6.16,6.17
 kdelta host add bench1 ssh://root@bench1
-kdelta host list
 kdelta host doctor bench1
 kdelta host install bench1 6.17
 kdelta host release bench1
-kdelta kernels list --series 6.17
+kdelta kernels list --flavour generic
 kdelta kernels fetch 6.16 6.17
 kdelta kernels show 6.17
 kdelta kernels build tree:deb:6.17.8+config=min
@@ -106,7 +105,6 @@ kdelta workload show mprotect:shared_dirty_full_toggle_64m
 kdelta workload export mprotect:shared_dirty_full_toggle_64m -o toggle.c
 kdelta workload new mine
 kdelta tools compiler list
-kdelta tools compiler fetch gcc-14
 kdelta tools qemu list
 kdelta tools qemu fetch bookworm
 kdelta cache show

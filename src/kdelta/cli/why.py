@@ -31,6 +31,8 @@ from kdelta.source import tree as trees
 from kdelta.study import spec
 from kdelta.verdict.comparison import LEAST_SEEDS, Verdict
 
+_MOST_COMMITS = 8  # counted with --tree
+
 
 @click.command()
 @click.argument("what", metavar="WORD|WORKLOAD:SCENARIO", shell_complete=options.scenarios)
@@ -41,18 +43,9 @@ from kdelta.verdict.comparison import LEAST_SEEDS, Verdict
     type=options.OLD_FOLDER,
     help="A repository with the tags of both: its commits are undone, until one is named.",
 )
-@click.option(
-    "--at-most",
-    type=click.IntRange(1, 100),
-    default=8,
-    show_default=True,
-    help="With --tree: count so many commits.",
-)
 @options.means_options
 @options.runs_directory
-def why(
-    what: str, old: str, new: str, runs: Path, means: Means, tree: Path | None, at_most: int
-) -> None:
+def why(what: str, old: str, new: str, runs: Path, means: Means, tree: Path | None) -> None:
     """Answer whether a path got longer from OLD to NEW: since when, how much, by which function.
 
     A word is enough where it names one scenario: munmap, mmap1, a C file.  Of two series all
@@ -80,7 +73,7 @@ def why(
     change = page.first_change(found, opened)
     if tree and change:
         click.echo()
-        _name_commit(found, change, named, tree, at_most, means)
+        _name_commit(found, change, named, tree, means)
     elif tree:
         click.echo("\nNo commit is searched: there is no change that functions explain.")
     click.echo(f"\nMore: kdelta explain {journal.folder.name}, or all of it: {journal.folder}")
@@ -102,7 +95,7 @@ def _opened(found: claims.Claim) -> Explanation | None:
 
 
 def _name_commit(
-    found: claims.Claim, change: Explanation, scenario: str, tree: Path, at_most: int, means: Means
+    found: claims.Claim, change: Explanation, scenario: str, tree: Path, means: Means
 ) -> None:
     """Print which commit of the change's interval makes it."""
     rungs = {rung.arm: rung for rung in found.report.ladders[0].rungs}
@@ -120,7 +113,7 @@ def _name_commit(
         made = list[interval.Undone]()
         try:  # what is known is printed, whatever ends the search
             for one in interval.undone(
-                listed, tree, base, scenario, step, counter, most=at_most, progress=progress
+                listed, tree, base, scenario, step, counter, most=_MOST_COMMITS, progress=progress
             ):
                 made.append(one)
         finally:
