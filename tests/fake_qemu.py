@@ -32,7 +32,7 @@ mitigation spectre_v2 Mitigation: Retpolines; STIBP: disabled
 
 _SCRIPT = """\
 #!{python} -I
-import os, re, signal, sys, time
+import json, os, re, signal, socket, sys, threading, time
 
 line = " ".join(sys.argv)
 
@@ -71,6 +71,31 @@ def obey():
         else:
             answer(b"")
 
+def control(threads):
+    # QMP over a socket, as far as a guest is pinned: its orders need not end with a newline
+    qmp = socket.socket(fileno=int(re.search(r"socket,id=qmp,fd=(\\d+)", line)[1]))
+
+    def tell(message):
+        qmp.sendall(json.dumps(message).encode() + b"\\r\\n")
+
+    version = {{"qemu": {{"major": 10, "minor": 0, "micro": 2}}, "package": ""}}
+    tell({{"QMP": {{"version": version, "capabilities": []}}}})
+    heard = ""
+    while more := qmp.recv(4096).decode():
+        heard = (heard + more).lstrip()
+        try:
+            order, end = json.JSONDecoder().raw_decode(heard)
+        except ValueError:
+            continue
+        heard, rows = heard[end:], {{}}
+        if order["execute"] == "query-cpus-fast":
+            pairs = list(enumerate(threads))[::-1]
+            rows = [{{"cpu-index": i, "thread-id": t.native_id}} for i, t in pairs]
+            rows = rows[1:] if behaviour == "hides a thread" else rows
+            if behaviour == "names no thread":
+                rows = [{{"cpu-index": 0, "thread-id": "all"}}]
+        tell({{"return": rows, "id": order.get("id")}})
+
 if behaviour == "refuses":
     print("qemu-system-x86_64: -plugin: invalid option", file=sys.stderr)
     sys.exit(1)
@@ -102,6 +127,17 @@ if behaviour == "deaf":
 if behaviour == "old":
     port.write(b"kdelta-ready 9 1 0\\n")
     time.sleep(60)
+if "-accel kvm" in line:
+    wait = threading.Event().wait
+    count = int(re.search(r"-smp (\\d+)", line)[1])
+    threads = [threading.Thread(target=wait, daemon=True) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    threading.Thread(target=control, args=(threads,), daemon=True).start()
+if behaviour == "breaks KVM":
+    time.sleep(0.2)
+    print("KVM internal error. Suberror: 1", file=sys.stderr, flush=True)
+    time.sleep(60)  # QEMU stays, its guest stopped
 if "-incoming" not in sys.argv:
     port.write(b"kdelta-ready 2 1 %d\\n" % len(identity) + identity)
 block = bytes(1 << 20)
@@ -120,7 +156,7 @@ if behaviour == "lies":
     port.write(b"kdelta-answer zero bytes\\n" * 10)
     sys.exit()
 obey()
-if behaviour == "stays":
+if behaviour == "stays" or behaviour.endswith("thread"):
     time.sleep(60)
 """
 

@@ -1,134 +1,34 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Timed guests: QEMU's command line, pinned virtual CPUs, and what a KVM that fails is told by.
 
-A program that speaks like QEMU (its control channel) and like PID 1 (orders and answers) stands in
-at the process border, because few machines that run tests have a KVM that boots kernels.
+A program that plays QEMU stands in at the process border, because few machines that run tests have
+a KVM that boots kernels.
 """
 
 from __future__ import annotations
 
 import os
 import platform
-import sys
-import threading
 import time
 from pathlib import Path
 
 import pytest
 
+import fake_qemu
 from kdelta import arch, guest
-from kdelta.errors import BootError, Cancelled, InfraError, SpecError
-from kdelta.guests import kvm, orders, qemu
-from kdelta.guests.qemu import Qemu, examine
-from kdelta.machine.axes import MachineSettings, mismatches
+from kdelta.errors import InfraError, SpecError
+from kdelta.guests import kvm, qemu
+from kdelta.guests.qemu import Qemu
+from kdelta.machine.axes import MachineSettings
 
-FAKE_QEMU = r'''#!PYTHON -IS
-"""QEMU and PID 1 of a guest in one.  MODE says what goes wrong."""
-import json, os, re, socket, subprocess, sys, threading, time
-
-if "--version" in sys.argv:
-    print("QEMU emulator version 10.0.2 (made up)")
-    sys.exit()
-mode = os.environ.get("MODE", "")
-words = " ".join(sys.argv)
-qmp = socket.socket(fileno=int(re.search(r"socket,id=qmp,fd=(\d+)", words)[1]))
-ends = {name: open(path, "wb", buffering=0)
-        for name, path in re.findall(r"file,id=(\w+),path=(\S+)", words)}
-files = dict(re.findall(r"name=opt/org.kdelta/(\w+),file=(\S+)", words))
-cpus = int(re.search(r"-smp (\d+)", words)[1])
-memory = int(re.search(r"-m (\d+)", words)[1])
-if mode == "refused":
-    sys.exit("qemu-system-x86_64: error: failed to set MSR 0x10a to 0x400000000a008021")
-stop = threading.Event()
-threads = [threading.Thread(target=stop.wait, daemon=True) for _ in range(cpus)]
-for thread in threads:
-    thread.start()
-
-def control():
-    """QMP over a socket: a client need not end its orders with a newline."""
-    def tell(message):
-        qmp.sendall(json.dumps(message).encode() + b"\r\n")
-
-    version = {"qemu": {"major": 10, "minor": 0, "micro": 2}, "package": ""}
-    tell({"QMP": {"version": version, "capabilities": []}})
-    heard = ""
-    while more := qmp.recv(4096).decode():
-        heard = (heard + more).lstrip()
-        try:
-            order, end = json.JSONDecoder().raw_decode(heard)
-        except ValueError:
-            continue
-        heard = heard[end:]
-        answer = {}
-        if order["execute"] == "query-cpus-fast":
-            rows = [{"cpu-index": i, "thread-id": t.native_id} for i, t in enumerate(threads)]
-            answer = rows[::-1] if mode != "one less" else rows[1:]
-            if mode == "garbage":
-                answer = [{"cpu-index": 0, "thread-id": "all"}]
-        tell({"return": answer, "id": order.get("id")})
-
-threading.Thread(target=control, daemon=True).start()
-if mode == "internal":
-    stop.wait(0.2)
-    print("KVM internal error. Suberror: 1", file=sys.stderr, flush=True)
-    stop.wait()  # QEMU stays, its guest stopped
-if mode == "panic":
-    stop.wait(0.2)
-    ends["console"].write(b"Kernel panic - not syncing: VFS: Unable to mount root fs\n")
-    sys.exit()
-IDENTITY = """port virtio
-release 6.18.15
-machine MACHINE
-build #1 SMP
-version Linux version 6.18.15 (x@y) (gcc (GCC) 15.3.0) #1 SMP
-build-id 00ff
-cmdline CMDLINE
-cpus CPUS
-memory-mib MEMORY
-nodes 1
-swap
-thp always [madvise] never
-thp-shmem never
-preempt none (full)
-clocksource tsc
-cpu GenuineIntel 606a6
-"""
-wanted = sys.argv[sys.argv.index("-append") + 1]
-filled = {"MACHINE": os.uname().machine, "CMDLINE": wanted, "CPUS": cpus, "MEMORY": memory}
-for name, value in filled.items():
-    IDENTITY = IDENTITY.replace(name, str(value))
-port = ends["port"]
-greeting = IDENTITY.encode()
-port.write(b"kdelta-ready 2 1 %d\n" % len(greeting) + greeting)
-
-def answer(text, status=0):
-    port.write(b"kdelta-answer %d %d\n" % (status, len(text)) + text)
-
-stop.wait(0.5)  # it is pinned meanwhile
-with open(files["orders"]) as orders:
-    for line in orders:
-        order = line.split()
-        if order == ["identity"]:
-            answer(IDENTITY.encode())
-        elif order[:1] == ["run"]:
-            done = subprocess.run([files["program"], *order[1:]], stdout=subprocess.PIPE)
-            answer(done.stdout, done.returncode)
-        elif order[:1] == ["hang"]:
-            stop.wait()
-os._exit(0)
-'''
 HOST = next((a for a in arch.ARCHES.values() if a.uname == platform.machine()), None)
 pytestmark = pytest.mark.skipif(HOST is None, reason="no guest architecture is this machine's")
 CPUS = sorted(os.sched_getaffinity(0))
-IDENTITY = orders.Order("identity")
 
 
 @pytest.fixture
 def emulator(tmp_path: Path) -> Qemu:
-    path = tmp_path / "qemu-fake"
-    path.write_text(FAKE_QEMU.replace("PYTHON", sys.executable))
-    path.chmod(0o755)
-    return examine(Qemu(program=path))
+    return fake_qemu.install(tmp_path, "hangs")
 
 
 @pytest.fixture(autouse=True)
@@ -144,40 +44,14 @@ def settings(cpus: int = 1, name: str = "") -> MachineSettings:
     )
 
 
-def started(
-    emulator: Qemu,
-    monkeypatch: pytest.MonkeyPatch,
-    mode: str = "",
-    cpus: int = 1,
-    told: tuple[orders.Order, ...] = (IDENTITY,),
-    program: Path | None = None,
-) -> kvm.KvmGuest:
-    monkeypatch.setenv("MODE", mode)
-    return kvm.KvmGuest(
-        emulator, settings(cpus), Path("/kernel"), CPUS[:cpus], orders=told, program=program
-    )
+def started(folder: Path, behaviour: str, cpus: int = 1) -> kvm.KvmGuest:
+    emulator = fake_qemu.install(folder, behaviour)
+    return kvm.KvmGuest(emulator, settings(cpus), Path("/kernel"), CPUS[:cpus])
 
 
-def test_guest_boots_and_runs_a_program(
-    emulator: Qemu, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    program = tmp_path / "program"
-    program.write_text('#!/bin/sh\necho "$1 and $2"\nexit 7\n')
-    program.chmod(0o755)
-    told = (IDENTITY, orders.run(["this", "that"]))
-    with started(emulator, monkeypatch, told=told, program=program) as machine:
-        answers = machine.finish(20)
-    identity = answers.identity(settings())
-    assert answers.ran() == ("this and that\n", 7)
-    assert identity.seen.clocksource == "tsc"
-    assert mismatches(settings(), "6.18.15", identity) == ()
-
-
-def test_every_vcpu_thread_is_pinned_and_the_others_keep_away(
-    emulator: Qemu, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_vcpu_thread_is_pinned_and_the_others_keep_away(tmp_path: Path) -> None:
     count = min(2, len(CPUS))
-    with started(emulator, monkeypatch, cpus=count) as machine:
+    with started(tmp_path, "hangs", count) as machine:
         assert list(machine.pinned.values()) == CPUS[:count]
         tasks = {int(path.name) for path in Path(f"/proc/{machine._child.pid}/task").iterdir()}
         assert machine.pinned.keys() < tasks
@@ -187,52 +61,29 @@ def test_every_vcpu_thread_is_pinned_and_the_others_keep_away(
     assert set(CPUS) == os.sched_getaffinity(0)
 
 
-def test_cancelling_ends_the_wait(emulator: Qemu) -> None:
-    cancelled = threading.Event()
-    image, hang = Path("/kernel"), [orders.Order("hang")]
-    with kvm.KvmGuest(
-        emulator, settings(), image, CPUS[:1], orders=hang, cancelled=cancelled
-    ) as machine:
-        cancelled.set()
-        with pytest.raises(Cancelled):
-            machine.finish(20)
-
-
-def test_kvm_that_stops_is_this_machines_fault_and_known_at_once(
-    emulator: Qemu, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kvm_that_stops_is_this_machines_fault_and_known_at_once(tmp_path: Path) -> None:
     begun = time.monotonic()
     with (
-        started(emulator, monkeypatch, "internal") as machine,
+        started(tmp_path, "breaks KVM") as machine,
         pytest.raises(InfraError, match=r"KVM cannot run this guest: KVM internal .* Suberror: 1"),
     ):
         machine.finish(60)
     assert time.monotonic() - begun < 20
 
 
-def test_kernel_that_panics_is_the_kernels_fault(
-    emulator: Qemu, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with (
-        pytest.raises(BootError, match="Kernel panic - not syncing: VFS"),
-        started(emulator, monkeypatch, "panic") as machine,
-    ):
-        machine.finish(20)
-
-
 @pytest.mark.parametrize(
-    ("mode", "words"),
+    ("behaviour", "words"),
     [
-        ("refused", r"QEMU: .*failed to set MSR 0x10a"),
-        ("one less", r"QEMU has 0 vCPU threads, 1 were asked for"),
-        ("garbage", r"QEMU does not tell its vCPU threads: .*'all'"),
+        ("refuses", r"QEMU: .*invalid option"),
+        ("hides a thread", r"QEMU has 0 vCPU threads, 1 were asked for"),
+        ("names no thread", r"QEMU does not tell its vCPU threads: .*'all'"),
     ],
 )
 def test_what_qemu_does_not_do_is_this_machines_fault(
-    emulator: Qemu, monkeypatch: pytest.MonkeyPatch, mode: str, words: str
+    tmp_path: Path, behaviour: str, words: str
 ) -> None:
     with pytest.raises(InfraError, match=words):
-        started(emulator, monkeypatch, mode)
+        started(tmp_path, behaviour)
 
 
 def test_threads_are_in_order_of_their_cpus() -> None:
@@ -285,10 +136,8 @@ def test_command_line_of_a_pc(emulator: Qemu, monkeypatch: pytest.MonkeyPatch) -
     ]
 
 
-def test_timed_guest_has_this_machines_cpu_and_no_plugin(
-    emulator: Qemu, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with started(emulator, monkeypatch) as machine:
+def test_timed_guest_has_this_machines_cpu_and_no_plugin(tmp_path: Path) -> None:
+    with started(tmp_path, "hangs") as machine:
         argv = [str(word) for word in machine.argv]
     assert argv[argv.index("-accel") + 1] == "kvm"
     assert argv[argv.index("-cpu") + 1].partition(",")[0] == "host"
