@@ -25,68 +25,6 @@ from kdelta.stats.timing import percent
 from kdelta.study.spec import Study
 from kdelta.verdict.comparison import Comparison, Verdict
 
-# ---- two runs of one study -----------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Repeated:
-    """One kernel in a scenario and phase; None: no value.  equal: counts are, of times verdicts."""
-
-    scenario: str
-    arm: str
-    phase: str
-    theirs: float | None
-    ours: float | None
-    equal: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reproduction:
-    """rows: every figure of theirs.  reasons: what else differs, and may be why."""
-
-    timed: bool
-    rows: tuple[Repeated, ...]
-    reasons: tuple[str, ...]
-
-    @property
-    def equal(self) -> bool:
-        """True when there is something, and all of it is equal."""
-        return bool(self.rows) and all(row.equal for row in self.rows)
-
-
-def compared(theirs: RunRecord, ours: RunRecord) -> Reproduction:
-    """Two runs of one study; kernels are the same by the place in it."""
-    timed = not theirs.instrument.traits.repeats
-    pairs = zip(report(theirs).ladders, report(ours).ladders, strict=False)
-    rows = [row for left, right in pairs for row in _rows(left, right, timed=timed)]
-    return Reproduction(
-        timed=timed, rows=tuple(rows), reasons=tuple(dict.fromkeys(apart(theirs, ours)))
-    )
-
-
-def _rows(left: Ladder[Any], right: Ladder[Any], *, timed: bool) -> Iterator[Repeated]:
-    for was, now in zip(left.rungs, right.rungs, strict=False):
-        verdicts = {rung.comparison.verdict if rung.comparison else None for rung in (was, now)}
-        # No time is equal to another one: the verdict has to be.
-        theirs = (was.total,) if timed else was.phases
-        ours = {m.phase: m for m in ((now.total,) if timed else now.phases) if m}
-        for measure in theirs if was.total else ():
-            again = ours.get(measure.phase)
-            same = (
-                len(verdicts) == 1
-                if timed
-                else again
-                and (again.value, again.operations) == (measure.value, measure.operations)
-            )
-            yield Repeated(
-                scenario=left.name,
-                arm=was.arm,
-                phase=measure.phase,
-                theirs=measure.per_operation,
-                ours=again.per_operation if again else None,
-                equal=bool(again and same),
-            )
-
 
 def apart(theirs: RunRecord, ours: RunRecord) -> Iterator[str]:
     """What else of two runs of one study differs, a sentence each."""
@@ -131,9 +69,6 @@ def _told(values: set[str] | None) -> str:
     return " and ".join(sorted(value or "unknown" for value in values)) if values else "unknown"
 
 
-# ---- several machines ----------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergedMachine:
     """A machine by the bundle that it sent; told: what it says that it is."""
@@ -158,7 +93,7 @@ class MergedCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergedPair:
-    """Two kernels in a scenario: the verdict that all machines have, and that of each."""
+    """Two kernels in a scenario: the verdict of all machines, and of each.  equal: they agree."""
 
     scenario: str
     old: str
@@ -166,6 +101,7 @@ class MergedPair:
     operation: str
     merged: Comparison
     each: tuple[Comparison | None, ...]
+    equal: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,8 +117,10 @@ class Merged:
 
     @property
     def equal(self) -> bool:
-        """True when all counts are; of times it is not asked."""
-        return self.timed or (bool(self.counts) and all(one.equal for one in self.counts))
+        """True when all counts are, and of times the verdicts."""
+        if self.timed:
+            return all(pair.equal for pair in self.pairs)
+        return bool(self.counts) and all(one.equal for one in self.counts)
 
 
 def merged(records: Mapping[str, RunRecord]) -> Merged:
@@ -194,6 +132,11 @@ def merged(records: Mapping[str, RunRecord]) -> Merged:
     if len(records) < 2:
         raise SpecError("one bundle is no several machines", action="name two or more of them")
     _check(records)
+    return combined(records)
+
+
+def combined(records: Mapping[str, RunRecord]) -> Merged:
+    """The same of runs that are known to be of one study; the images of kernels may differ."""
     runs = list(records.values())
     timed = not runs[0].instrument.traits.repeats
     found = [report(run) for run in runs]
@@ -207,7 +150,7 @@ def merged(records: Mapping[str, RunRecord]) -> Merged:
         )
         for (name, run), own in zip(records.items(), found, strict=True)
     )
-    ladders = list(zip(*(own.ladders for own in found), strict=True))
+    ladders = list(zip(*(own.ladders for own in found), strict=False))
     differing = (
         f"{name}: {reason}"
         for name, run in list(records.items())[1:]
@@ -279,7 +222,7 @@ def _kernels_apart(one: Sequence[ArmRecord], other: Sequence[ArmRecord]) -> str:
 
 
 def _counts(ladders: Sequence[Ladder[Any]]) -> Iterator[MergedCount]:
-    for rungs in zip(*(ladder.rungs for ladder in ladders), strict=True):
+    for rungs in zip(*(ladder.rungs for ladder in ladders), strict=False):
         phases = dict.fromkeys(m.phase for rung in rungs for m in rung.phases)
         for phase in phases:
             own = [next((m for m in r.phases if m.phase == phase), None) for r in rungs]
@@ -297,7 +240,7 @@ def _verdicts(
 ) -> Iterator[MergedPair]:
     """The one verdict, or that the machines have several."""
     every = (
-        (own[0], rungs) for own in ladders for rungs in zip(*(o.rungs for o in own), strict=True)
+        (own[0], rungs) for own in ladders for rungs in zip(*(o.rungs for o in own), strict=False)
     )
     for ladder, rungs in every:
         each = tuple(rung.comparison for rung in rungs)
@@ -306,7 +249,8 @@ def _verdicts(
         if not any(previous for previous, _ in pairs):
             continue
         found = known[0]
-        if len(pairs) > 1 or len(known) < len(each):
+        agreed = len(pairs) == 1 and len(known) == len(each)
+        if not agreed:
             told = ", ".join(
                 f"{name} {one.verdict if one else 'none'}"
                 for name, one in zip(names, each, strict=True)
@@ -331,4 +275,5 @@ def _verdicts(
             operation=ladder.operation or ITERATION,
             merged=found,
             each=each,
+            equal=agreed,
         )

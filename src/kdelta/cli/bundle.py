@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from kdelta.analysis.merging import compared, merged
+from kdelta.analysis.merging import combined, merged
 from kdelta.cli import options
 from kdelta.cli.printing import output_path, print_found, print_lines, reporting, write_output
 from kdelta.cli.run import answer, check_scenarios, qemu_of, start
@@ -30,7 +30,6 @@ from kdelta.printable import printable
 from kdelta.rendering import merging
 from kdelta.rendering.bundle import (
     Verified,
-    show_reproduction,
     show_verified,
     verified_files,
     write_run_files,
@@ -251,9 +250,9 @@ def reproduce(file: Path, runs: Path, means: options.Means, *, build: bool) -> N
         means = replace(means, wanted_qemu=wanted, again=True)  # what was kept proves nothing
         ours = start(study, runs, means)
         others = [f"{one.file} {one.what}" for one in dependencies.unlike_sources(theirs, folder)]
-    found = compared(theirs, ours.record())
+    found = combined({file.name: theirs, "here": ours.record()})
     found = replace(found, reasons=(*found.reasons, *others))
-    print_lines(show_reproduction(found))
+    print_found("", merging, found)
     with contextlib.suppress(click.exceptions.Exit):
         answer(ours)
     if not found.equal:
@@ -266,8 +265,8 @@ def reproduce(file: Path, runs: Path, means: options.Means, *, build: bool) -> N
 def merge(bundles: tuple[Path, ...], *, as_json: bool) -> None:
     """Make one finding of BUNDLES, which several machines made of one study.
 
-    Counts have to be equal to the instruction, or what else differs is named, and it exits with 1.
-    Of times each machine has its verdict. Nothing is executed.
+    Counts have to be equal to the instruction, and of times the verdicts, or what else differs is
+    named, and it exits with 1. Nothing is executed.
     """
     if len(bundles) > _MOST:
         raise SpecError(f"{len(bundles)} bundles are too many", action=f"name at most {_MOST}")

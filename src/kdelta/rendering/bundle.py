@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kdelta.analysis import explanation, findings
 from kdelta.errors import StoreError
@@ -17,10 +16,7 @@ from kdelta.journal.run import RunRecord
 from kdelta.metric import plural
 from kdelta.rendering import show
 from kdelta.rendering.formats import FORMATS, written
-from kdelta.table.columns import Line, Span, Tone, figure, paragraph, plain, shortened, table_of
-
-if TYPE_CHECKING:
-    from kdelta.analysis.merging import Reproduction
+from kdelta.table.columns import Line, Tone, paragraph, plain
 
 TOP = 15  # functions that a text lists unless asked for more
 
@@ -142,29 +138,4 @@ def show_verified(
     lines += paragraph(f"not verified, since only {_ONLY_THERE}", Tone.WARN)
     for text in absent:
         lines += paragraph(f"not in the bundle: {text}", Tone.WARN)
-    return lines
-
-
-def show_reproduction(found: Reproduction) -> list[Line]:
-    """What `kdelta bundle reproduce` prints."""
-    rows = found.rows
-    good, bad = ("same verdict", "ANOTHER VERDICT") if found.timed else ("equal", "DIFFERS")
-    names = shortened([row.scenario for row in rows], 36)
-    arms = shortened([row.arm for row in rows], 20)
-    table = []
-    for name, arm, row in zip(names, arms, rows, strict=True):
-        values = figure(row.theirs), figure(row.ours), good if row.equal else bad
-        table.append((name, Span(arm, Tone.BOLD), row.phase, *values))
-    heads = ("scenario", "kernel", "phase", "theirs", "here", "")
-    counts = "counts are equal to the instruction, theirs and here."
-    what = "verdicts are the same." if found.timed else counts
-    told = (
-        f"{'Yes' if found.equal else 'No'}: {sum(row.equal for row in rows)} of {len(rows)} {what}"
-    )
-    lines: list[Line] = [*paragraph(told, Tone.GOOD if found.equal else Tone.BAD), ()]
-    lines += [*table_of(heads, table, right=heads[3:5]), ()]
-    for reason in found.reasons:
-        lines += paragraph(f"what else differs: {reason}", Tone.WARN)
-    if not found.equal and not found.reasons:
-        lines += paragraph("nothing that was recorded explains it", Tone.WARN)
     return lines
