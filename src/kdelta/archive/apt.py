@@ -203,6 +203,11 @@ class Mirrors:
     security: tuple[str, ...]
 
 
+def configured() -> Path:
+    """The folder where apt's sources are named: KDELTA_APT_ETC, else /etc/apt."""
+    return Path(os.environ.get("KDELTA_APT_ETC", "/etc/apt"))
+
+
 def configured_mirrors(etc: Path) -> Mirrors:
     """Mirrors of the Debian suites that apt is configured for.  Raises InfraError without one."""
     archive: dict[str, None] = {}
@@ -309,9 +314,8 @@ class _Selection(msgspec.Struct, Generic[Entry], frozen=True, kw_only=True):
 class AptRoot(Generic[Entry]):
     """A private apt root: the index of one kind of lists, and files that such indexes name.
 
-    etc is where apt's sources are configured, by default what the environment variable
-    KDELTA_APT_ETC says, else /etc/apt.  After `refresh`, `notes` holds sentences for the user: what
-    is stale, what could not be reached.
+    etc: by default as `configured` says.  After `refresh`, `notes` holds sentences for the user:
+    what is stale, what could not be reached.
     """
 
     lists = "Packages"
@@ -331,7 +335,7 @@ class AptRoot(Generic[Entry]):
         self.root = cache.root() / "apt" / name
         self.notes: list[str] = []
         self._name = name
-        self._etc = etc or Path(os.environ.get("KDELTA_APT_ETC", "/etc/apt"))
+        self._etc = etc or configured()
         self._config = self.root / "apt.conf"
 
     def refresh(self, *, force: bool = False, progress: Progress | None = None) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kdelta import arch, process
+from kdelta.archive import apt
 from kdelta.errors import InfraError, KdeltaError, as_root
 from kdelta.guests import kvm, qemu
 from kdelta.host import reboot
@@ -107,10 +108,6 @@ def disk(cache: Path) -> Tried:
 
 _TIMEOUT_S = 20.0
 _VERSION = re.compile(r"\d+(?:\.\d+)+")
-_DEBIAN = re.compile(
-    r"(?:(?:old)?stable|testing|unstable|sid|experimental|bullseye|bookworm|trixie|forky|duke)"
-    r"(?:-(?:updates|security|backports))?/?"
-)
 
 
 def python() -> Tried:
@@ -156,18 +153,15 @@ def _version_of(name: str, flag: str) -> str:
 
 
 def debian_sources() -> Tried:
-    """Whether apt knows a Debian mirror."""
+    """Whether apt is configured for a Debian mirror."""
     if process.which("apt-get") is None:
         return Tried(Usability.ABSENT, "no apt here: only file:PATH kernels")
-    # As apt itself reads its configuration.
-    wanted = ["Created-By: Packages", "Component: main"]
-    argv = ["apt-get", "indextargets", "--format", "$(RELEASE)", *wanted]
-    named = process.run(argv, timeout=_TIMEOUT_S).stdout.split()
-    suites = dict.fromkeys(suite for suite in named if _DEBIAN.fullmatch(suite))
-    if not suites:
-        remedy = "name a Debian mirror in /etc/apt/sources.list (see: man sources.list)"
-        return Tried(Usability.MISSING, "apt is configured for no Debian suite", remedy)
-    return Tried(Usability.OK, f"configured: {', '.join(suites)} (not contacted)")
+    try:
+        mirrors = apt.configured_mirrors(apt.configured())
+    except InfraError as error:
+        return Tried(Usability.MISSING, error.cause, error.action)
+    named = ", ".join((*mirrors.archive, *mirrors.security))
+    return Tried(Usability.OK, f"configured: {named} (not contacted)")
 
 
 Probe = Callable[[], Tried | Sequence[Tried]]
