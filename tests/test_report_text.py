@@ -423,6 +423,7 @@ def test_explain_reads_a_stored_run(stored: Path) -> None:
     done = asked(explain_cli.explain, stored, "6.16", "6.17", "--csv")
     assert "[sum]" in done.stdout_bytes.decode()
     assert b"\r\n" in done.stdout_bytes
+    assert asked(explain_cli.explain, stored, "6.16", "6.17", "--csv", "--work").exit_code == 2
 
 
 def test_explain_without_kernels_takes_the_step_of_the_report(stored: Path) -> None:

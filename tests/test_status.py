@@ -23,7 +23,7 @@ from kdelta.errors import SpecError, StoreError
 from kdelta.journal import artifacts, results, status
 from kdelta.journal.artifacts import TrialDetails
 from kdelta.journal.run import RunJournal
-from kdelta.rendering.explain import ExecutedCode, code_document, code_table
+from kdelta.rendering.explain import ExecutedCode, code_document
 from kdelta.run import timed
 from kdelta.sample import TrialResult
 from ladder_records import PAGES, ladder
@@ -108,16 +108,13 @@ def test_what_differs_in_places_alone_is_side_by_side() -> None:
     ]  # fmt: skip
 
 
-def test_other_forms_have_the_same_rows() -> None:
+def test_json_has_the_same_rows() -> None:
     old = (ExecutedInsn(0, 1, 16384, "push %rbx"), ExecutedInsn(1, 1, 9, "ret"))
     found = ExecutedCode(explain(ladder(), "6.16", "6.17"), "f", old, old[:1])
     kind, told = code_document(found)
     assert kind == "code"
     assert told["old_code"][1] == {"offset": 1, "size": 1, "count": 9, "text": "ret"}
     assert [len(told[name]) for name in ("old_code", "new_code")] == [2, 1]
-    head, rows = code_table(found)
-    assert head[:4] == ("old_count", "old_offset", "old_text", "new_count")
-    assert rows == [(16384, 0, "push %rbx", 16384, 0, "push %rbx"), (9, 1, "ret", None, None, None)]
 
 
 def keep_counts(place: Path, result: TrialResult) -> None:

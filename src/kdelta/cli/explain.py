@@ -85,9 +85,10 @@ def explain(
     if (view["picture"] is None) != (view["output"] is None):
         raise click.UsageError("--as and -o FILE need each other: what to write, and where")
     view["calls"] = view["calls"] or bool(view["picture"])
-    if sum(bool(view[name]) for name in ("part", "function", "calls")) > 1:
+    asked = sum(bool(view[name]) for name in ("part", "function", "calls")) + (form == "csv")
+    if asked > 1:
         raise click.UsageError(
-            "--calls, --work, --memory, --sharing, --values and --code exclude each other"
+            "--calls, --work, --memory, --sharing, --values, --code and --csv exclude each other"
         )
     record = one_record(runs, run)
     given["scenario"] = workload.full_reference(given["scenario"] or "") or None

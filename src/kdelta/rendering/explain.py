@@ -469,14 +469,6 @@ def walked(root: Branch) -> Iterator[tuple[int, Branch]]:
         waiting += [(depth + 1, child) for child in reversed(branch.children)]
 
 
-def _calls_table(found: CallExplanation) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
-    head = ("kind", "function", "caller", "into", "old", "new", "delta", "calls_old", "calls_new")
-    causes = found.difference.causes if found.difference else ()
-    return head, [
-        tuple(picked(cause, head, into=" ".join(cause.into)).values()) for cause in causes
-    ]
-
-
 WORK, MEMORY, SHARING, VALUES = "work", "memory", "sharing", "values"
 _KIND_WIDTH = 32
 _OBJECTS, _LEAST_LINES = 4, 0.2  # named, of lines per operation that differ by so many
@@ -632,21 +624,6 @@ def _work_document(told: WorkPart) -> tuple[str, dict[str, Any]]:
     return part, data
 
 
-def _work_table(told: WorkPart) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
-    found, part = told
-    if part == VALUES:
-        return ("probe", "value", "old", "new"), [
-            (value.probe, key, *(side.values.get(key, 0) if side else None for side in sides))
-            for value in found.values
-            for sides in [(value.old, value.new)]
-            for key in dict.fromkeys(key for side in sides if side for key in side.values)
-        ]
-    return _WORK_HEAD, [
-        tuple(picked(row, _WORK_HEAD, where=" ".join(name for name, _ in row.where)).values())
-        for row in (() if found.explanation.refused else _work_rows(found, part))
-    ]
-
-
 _TEXT_WIDTH = 30
 _ADDRESSES = re.compile(r"\+?0x[0-9a-f]+|\b[0-9a-f]{6,}\b")
 InsnPair = tuple[ExecutedInsn | None, ExecutedInsn | None]
@@ -711,16 +688,6 @@ def code_document(found: ExecutedCode) -> tuple[str, dict[str, Any]]:
     return "code", {**head, "function": found.function, **sides}
 
 
-def code_table(found: ExecutedCode) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
-    """A row for each line of the listing."""
-    names = ("count", "offset", "text")
-    head = tuple(f"{side}_{name}" for side in ("old", "new") for name in names)
-    return head, [
-        tuple(getattr(one, name) if one else None for one in pair for name in names)
-        for pair in found.pairs()
-    ]
-
-
 _INLINED = "What the compiler inlined is part of its caller, and is not seen as a function."
 
 
@@ -743,9 +710,9 @@ def _coverage_table(found: Coverage) -> tuple[Sequence[str], list[tuple[Cell, ..
     ]
 
 
-CALLS_VIEW = View(show=_show_calls, document=_calls_document, table=_calls_table)
-WORK_VIEW = View(show=_show_work, document=_work_document, table=_work_table)
-CODE_VIEW = View(show=_show_code, document=code_document, table=code_table)
+CALLS_VIEW = View(show=_show_calls, document=_calls_document)
+WORK_VIEW = View(show=_show_work, document=_work_document)
+CODE_VIEW = View(show=_show_code, document=code_document)
 COVERAGE_VIEW = View(show=_show_coverage, document=_coverage_document, table=_coverage_table)
 
 

@@ -45,12 +45,12 @@ class View:
     """How findings are printed.  A module of this room with these functions is a view, too.
 
     show: as text.  document: what kind of JSON they are, and its fields.  table: head and rows of
-    CSV.
+    CSV, of those that are one table.
     """
 
     show: Callable[..., list[Line]]
-    table: Callable[[Any], tuple[Sequence[str], Iterable[Sequence[Cell]]]]
-    document: Callable[[Any], tuple[str, object]] | None = None
+    document: Callable[[Any], tuple[str, object]]
+    table: Callable[[Any], tuple[Sequence[str], Iterable[Sequence[Cell]]]] | None = None
 
 
 def _csv(view: Any, found: object) -> str:
