@@ -295,7 +295,7 @@ def _root(ssh_host: SshHost) -> Tried:
 
 
 def _next_boot(ssh_host: SshHost) -> Tried:
-    programs = ("grub-reboot", "grub2-reboot", "kexec")
+    programs = ("grub-reboot", "kexec")
     asked = "; ".join(f"$S sh -c 'command -v {each}'" for each in programs)
     said = ssh_host.remote.ask(f"{asked}; true").text
     found = [each for each in programs if re.search(rf"/{each}$", said, re.M)]

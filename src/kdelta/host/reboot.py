@@ -85,10 +85,7 @@ VENDOR = "4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"  # of the Boot Loader Interface
 GRUB_PLACE = "kdelta/grub"
 """What `findmnt` says of the file system that has GRUB's environment: type, device."""
 
-_GRUB = (
-    ("boot/grub/grub.cfg", "grub-reboot", "grub-editenv"),
-    ("boot/grub2/grub.cfg", "grub2-reboot", "grub2-editenv"),
-)
+_MENU, _SAVED = "boot/grub/grub.cfg", "boot/grub/grubenv"
 # GRUB does not write there, so it would boot the same entry again and again.
 _NOT_WRITTEN = re.compile(r"(btrfs|zfs|zfs_member|f2fs|bcachefs)|/dev/(mapper/|md|dm-).*")
 _OBEYS = 'set default="${saved_entry}"'
@@ -135,9 +132,9 @@ def forget(root: Path) -> tuple[tuple[str, ...], ...]:
     """Commands of root's that take back what `ways` chose, as long as it was not booted."""
     if booted_by_systemd(root):
         return (("bootctl", "set-oneshot", ""),)
-    editors = [editor for config, _, editor in _GRUB if (root / config).is_file()]
     unload = "[ $(cat /sys/kernel/kexec_loaded 2> /dev/null || echo 0) = 0 ] || kexec -u"
-    return (*((editor, "-", "unset", "next_entry") for editor in editors), ("sh", "-c", unload))
+    unset = [("grub-editenv", "-", "unset", "next_entry")] * (root / _MENU).is_file()
+    return (*unset, ("sh", "-c", unload))
 
 
 def has_entry(release: str, root: Path) -> bool:
@@ -152,21 +149,21 @@ def would_change(running: str, root: Path) -> str:
     found = _of_loader(running, image, root) if image else ()
     if image is None or not found:
         return ""  # it boots by something else, which a package does not change
-    program, *_, entry = found[0].choose
+    entry = found[0].choose[-1]
     if booted_by_systemd(root):
         own = _default_of_systemd(root)
         # "@saved" is what was booted last, and a pattern the newest that fits.
         kept = {one for one, _ in _entries(root)} & {own, f"{own}.conf"}
         return "" if kept else f"bootctl set-default {shlex.quote(entry)}"
-    config = next(config for config, reboot, _ in _GRUB if reboot == program)
-    lasting = tuple(_lasting(root / config))
-    saved = _saved(root, config)
+    lasting = tuple(_lasting(root))
+    saved = _saved(root)
     if saved and any(_names(saved, blocks) for _, blocks in lasting):
         return ""
-    obeys = _OBEYS in text_of(root / config)
     own = next((_path(blocks) for boots, blocks in lasting if boots == image.name), entry)
-    put = f"{program.replace('-reboot', '-set-default')} {shlex.quote(own)}"
-    return put if obeys else f"GRUB_DEFAULT=saved in /etc/default/grub, update-grub, and {put}"
+    put = f"grub-set-default {shlex.quote(own)}"
+    if _OBEYS in text_of(root / _MENU):
+        return put
+    return f"GRUB_DEFAULT=saved in /etc/default/grub, update-grub, and {put}"
 
 
 def by_itself(root: Path) -> str:
@@ -175,19 +172,16 @@ def by_itself(root: Path) -> str:
         own = _default_of_systemd(root)
         text = next((text for one, text in _entries(root) if one in (own, f"{own}.conf")), "")
         return next((each for each in installed(root) if _boots_it(text, each)), "")
-    for config, _, _ in _GRUB:
-        saved = _saved(root, config)
-        named = (i for i, blocks in _lasting(root / config) if saved and _names(saved, blocks))
-        if image := next(named, ""):
-            return image.partition("-")[2]
-    return ""
+    saved = _saved(root)
+    named = (image for image, blocks in _lasting(root) if saved and _names(saved, blocks))
+    return next(named, "").partition("-")[2]
 
 
-def _saved(root: Path, config: str) -> str:
-    """The entry that a menu of GRUB boots by itself as it was saved, "" where it obeys none."""
-    if _OBEYS not in text_of(root / config):
+def _saved(root: Path) -> str:
+    """The entry that the menu of GRUB boots by itself as it was saved, "" where it obeys none."""
+    if _OBEYS not in text_of(root / _MENU):
         return ""
-    saved = re.search(r"^saved_entry=(.+)$", text_of(root / config.replace(".cfg", "env")), re.M)
+    saved = re.search(r"^saved_entry=(.+)$", text_of(root / _SAVED), re.M)
     return saved[1] if saved else ""
 
 
@@ -202,12 +196,10 @@ def _of_loader(release: str, image: Path, root: Path) -> tuple[Way, ...]:
         return (own,) if entry else ()
     if any(_NOT_WRITTEN.fullmatch(word) for word in text_of(root / GRUB_PLACE).split()):
         return ()
-    found = []
-    for config, program, reader in _GRUB:
-        if entry := _entry(root / config, image.name):
-            said, read = f"next_entry={entry}", (reader, "-", "list")
-            found.append(Way(choose=(program, entry), taken=read, said=said, go=("reboot",)))
-    return tuple(found)
+    if not (entry := _entry(root, image.name)):
+        return ()
+    environment, said = ("grub-editenv", "-", "list"), f"next_entry={entry}"
+    return (Way(choose=("grub-reboot", entry), taken=environment, said=said, go=("reboot",)),)
 
 
 # ---- systemd-boot --------------------------------------------------------------------------
@@ -274,24 +266,24 @@ def _names(saved: str, blocks: Sequence[_Block]) -> bool:
     )
 
 
-def _lasting(config: Path) -> Iterator[tuple[str, Sequence[_Block]]]:
+def _lasting(root: Path) -> Iterator[tuple[str, Sequence[_Block]]]:
     """Entries, and their images, that name a release: another kernel does not change them."""
-    for image, blocks in _menu(config):
+    for image, blocks in _menu(root):
         release = image.partition("-")[2]
         if release and (release in blocks[-1].name or release in blocks[-1].title):
             yield image, blocks
 
 
-def _entry(config: Path, image: str) -> str:
+def _entry(root: Path, image: str) -> str:
     """The entry for grub-reboot that boots an image; "" for none, or where that is not obeyed."""
-    if "next_entry" not in text_of(config):
+    if "next_entry" not in text_of(root / _MENU):
         return ""
-    return next((_path(blocks) for boots, blocks in _menu(config) if boots == image), "")
+    return next((_path(blocks) for boots, blocks in _menu(root) if boots == image), "")
 
 
-def _menu(config: Path) -> Iterator[tuple[str, Sequence[_Block]]]:
+def _menu(root: Path) -> Iterator[tuple[str, Sequence[_Block]]]:
     open_blocks: list[_Block] = []
-    for line in text_of(config).splitlines():
+    for line in text_of(root / _MENU).splitlines():
         words = _split(line)
         if words[-1:] == ["{"]:
             open_blocks.append(_block(words))
@@ -302,8 +294,7 @@ def _menu(config: Path) -> Iterator[tuple[str, Sequence[_Block]]]:
 
 
 def _boots(words: Sequence[str]) -> bool:
-    linux = len(words) > 1 and words[0] in ("linux", "linuxefi", "linux16")
-    return linux and not {"single", "recovery"} & set(words[2:])
+    return len(words) > 1 and words[0] == "linux" and not {"single", "recovery"} & set(words[2:])
 
 
 def _block(words: Sequence[str]) -> _Block:

@@ -209,7 +209,7 @@ _FILES = (
     "sys/hypervisor/type sys/kernel/debug/sched/preempt sys/kernel/mm/ksm/run sys/kernel/notes",
     "sys/kernel/mm/transparent_hugepage/enabled sys/kernel/mm/transparent_hugepage/defrag",
     "sys/kernel/mm/transparent_hugepage/shmem_enabled",
-    "boot/config-* boot/grub/grub.cfg boot/grub2/grub.cfg boot/grub/grubenv boot/grub2/grubenv",
+    "boot/config-* boot/grub/grub.cfg boot/grub/grubenv",
     *(f"{reboot.EFI_VARIABLES}/Loader{name}-{reboot.VENDOR}" for name in ("Info", "EntryDefault")),
 )
 # Below folders that only root may look into.
