@@ -53,7 +53,7 @@ int present(int pte)
 """
 
 
-def diff(new: str) -> str:
+def diff(new: str, old: str = "pte + FIRST") -> str:
     """A patch of MINCORE, which changes what present() returns."""
     return f"""\
 diff --git a/mm/mincore.c b/mm/mincore.c
@@ -63,7 +63,7 @@ diff --git a/mm/mincore.c b/mm/mincore.c
  /* Counts what is there. */
  int present(int pte)
  {{
--\treturn pte + FIRST;
+-\treturn {old};
 +\treturn {new};
  }}
 """

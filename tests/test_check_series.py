@@ -20,18 +20,6 @@ from kdelta.errors import SpecError
 from kdelta.source import patches
 from kdelta.source.tree import SourceTree, of_commit, of_folder
 
-DIFF = """\
-diff --git a/mm/mincore.c b/mm/mincore.c
---- a/mm/mincore.c
-+++ b/mm/mincore.c
-@@ -5,5 +5,5 @@ int present(int pte);
- /* Counts what is there. */
- int present(int pte)
- {
--\treturn pte + %s;
-+\treturn pte + %s;
- }
-"""
 HTML = """\
 Content-Type: multipart/alternative; boundary="x"
 
@@ -51,6 +39,10 @@ Content-Type: text/html; charset=utf-8
 """
 KDELTA = str(Path(sys.executable).with_name("kdelta"))
 ONLY = "Content-Type: text/html; charset=utf-8\n"
+
+
+def diff(old: str, new: str) -> str:
+    return kernel_tree.diff(f"pte + {new}", f"pte + {old}")
 
 
 @pytest.fixture
@@ -79,10 +71,10 @@ def test_a_thread_is_its_cover_letter_and_its_patches_in_order(
 ) -> None:
     path = box(
         tmp_path,
-        mail("[PATCH v2 2/2] mm: second", f"Two.\n---\n{DIFF % ('2', '3')}"),
-        mail("Re: [PATCH v2 2/2] mm: second", f"No.\n{DIFF % ('2', '9')}"),
+        mail("[PATCH v2 2/2] mm: second", f"Two.\n---\n{diff('2', '3')}"),
+        mail("Re: [PATCH v2 2/2] mm: second", f"No.\n{diff('2', '9')}"),
         mail("[PATCH v2 0/2] mm: faster", "It is 12 % faster.\n\nbase-commit: " + "a" * 40),
-        mail("[PATCH v2 1/2] mm: first", f"One.\n---\n{DIFF % ('FIRST', '2')}"),
+        mail("[PATCH v2 1/2] mm: first", f"One.\n---\n{diff('FIRST', '2')}"),
     )
     found = of_files([path], tree)
     assert (found.title, found.own) == ("mm: faster", False)
@@ -97,9 +89,7 @@ def test_a_thread_is_its_cover_letter_and_its_patches_in_order(
 def test_a_base_commit_that_a_repository_lacks_is_told_as_the_mails(tmp_path: Path) -> None:
     root = kernel_tree.committed(tmp_path / "linux")
     cover = mail("[PATCH 0/1] mm: faster", "Why.\n\nbase-commit: " + "a" * 40)
-    path = box(
-        tmp_path, cover, mail("[PATCH 1/1] mm: first", f"One.\n---\n{DIFF % ('FIRST', '2')}")
-    )
+    path = box(tmp_path, cover, mail("[PATCH 1/1] mm: first", f"One.\n---\n{diff('FIRST', '2')}"))
     ended = CliRunner().invoke(cli, ["check", str(path), "--base", str(root), "--trust"])
     assert isinstance(ended.exception, SpecError)
     said = ended.exception.sentence()
@@ -147,8 +137,8 @@ def content(tree: SourceTree) -> str:
 
 
 def test_html_parts_are_passed_over(tree: SourceTree, tmp_path: Path) -> None:
-    diff = DIFF % ("FIRST", "2")
-    head, _, body = (HTML % (diff, diff)).partition("\n\n")
+    one = diff("FIRST", "2")
+    head, _, body = (HTML % (one, one)).partition("\n\n")
     found = of_files([box(tmp_path, mail("[PATCH] mm: one", body, head + "\n"))], tree)
     assert "return pte + 2" in content(found.steps[0].tree)
 
@@ -156,7 +146,7 @@ def test_html_parts_are_passed_over(tree: SourceTree, tmp_path: Path) -> None:
 def test_tree_has_name_that_does_not_grow_with_series(tree: SourceTree, tmp_path: Path) -> None:
     numbers = ["FIRST", *map(str, range(2, 13))]
     mails = [
-        mail(f"[PATCH {at}/11] mm: {at}", f"---\n{DIFF % (old, new)}")
+        mail(f"[PATCH {at}/11] mm: {at}", f"---\n{diff(old, new)}")
         for at, (old, new) in enumerate(pairwise(numbers), start=1)
     ]
     titles = [step.tree.title for step in of_files([box(tmp_path, *mails)], tree).steps]
@@ -168,7 +158,7 @@ def test_tree_has_name_that_does_not_grow_with_series(tree: SourceTree, tmp_path
 def test_a_mail_of_html_alone_has_no_patch_that_could_be_trusted(
     tree: SourceTree, tmp_path: Path
 ) -> None:
-    text = f"<pre>---\n{DIFF % ('FIRST', '2')}</pre>"
+    text = f"<pre>---\n{diff('FIRST', '2')}</pre>"
     with pytest.raises(SpecError, match="holds no patch in plain text"):
         of_files([box(tmp_path, mail("[PATCH] mm: one", text, ONLY))], tree)
 
@@ -182,9 +172,9 @@ def test_an_empty_file_is_told_as_such(tree: SourceTree, tmp_path: Path) -> None
 def test_the_first_patch_that_does_not_apply_is_named_at_once(tmp_path: Path) -> None:
     path = box(
         tmp_path,
-        mail("[PATCH 1/3] mm: first", f"---\n{DIFF % ('FIRST', '2')}"),
-        mail("[PATCH 2/3] mm: second", f"---\n{DIFF % ('NOTHING', '3')}"),
-        mail("[PATCH 3/3] mm: third", f"---\n{DIFF % ('3', '4')}"),
+        mail("[PATCH 1/3] mm: first", f"---\n{diff('FIRST', '2')}"),
+        mail("[PATCH 2/3] mm: second", f"---\n{diff('NOTHING', '3')}"),
+        mail("[PATCH 3/3] mm: third", f"---\n{diff('3', '4')}"),
     )
     words = ["check", str(path), "--base", str(tmp_path / "linux"), "--runs", str(tmp_path / "r")]
     ended = CliRunner().invoke(cli, [*words, "--trust"])
@@ -196,8 +186,8 @@ def test_the_first_patch_that_does_not_apply_is_named_at_once(tmp_path: Path) ->
 
 def test_patch_files_are_applied_as_they_are_named(tree: SourceTree, tmp_path: Path) -> None:
     """A plain diff is called by its file; what git format-patch writes by its subject."""
-    (tmp_path / "one.patch").write_text(DIFF % ("FIRST", "2"))
-    two = box(tmp_path, mail("[PATCH 2/2] mm: second", f"---\n{DIFF % ('2', '3')}"))
+    (tmp_path / "one.patch").write_text(diff("FIRST", "2"))
+    two = box(tmp_path, mail("[PATCH 2/2] mm: second", f"---\n{diff('2', '3')}"))
     found = of_files([tmp_path / "one.patch", two], tree)
     assert [step.title for step in found.steps] == ["one", "mm: second"]
     assert "return pte + 3" in content(found.steps[1].tree)
@@ -210,7 +200,7 @@ def saved(folder: Path, *subjects: str) -> list[Path]:
     for at, subject in enumerate(subjects):
         number = int(subject.partition("/")[0][-1]) if "/" in subject else at + 1
         path = folder / f"{at}.eml"
-        path.write_text(mail(subject, f"---\n{DIFF % (texts[number - 1], texts[number])}"))
+        path.write_text(mail(subject, f"---\n{diff(texts[number - 1], texts[number])}"))
         files.append(path)
     return files
 
@@ -276,7 +266,7 @@ def test_commits_of_a_range_and_of_a_branch(tmp_path: Path) -> None:
     ("mails", "sentence"),
     [
         ([mail("[PATCH 0/2] mm: nothing", "Empty.")], "no patch"),
-        ([mail("[PATCH 1/2] mm: half", f"---\n{DIFF % ('FIRST', '2')}")], "patches 1 of 2"),
+        ([mail("[PATCH 1/2] mm: half", f"---\n{diff('FIRST', '2')}")], "patches 1 of 2"),
         ([mail("hello", "no diff here")], "no patch"),
     ],
 )
@@ -290,21 +280,21 @@ def test_what_is_no_series_is_refused(
 def test_more_patches_than_there_are_in_any_series_are_refused(
     tree: SourceTree, tmp_path: Path
 ) -> None:
-    mails = [mail(f"[PATCH {n}/201] mm: {n}", f"---\n{DIFF % ('1', '2')}") for n in range(1, 202)]
+    mails = [mail(f"[PATCH {n}/201] mm: {n}", f"---\n{diff('1', '2')}") for n in range(1, 202)]
     with pytest.raises(SpecError, match="more than 200 patches"):
         of_files([box(tmp_path, *mails)], tree)
 
 
 def test_control_characters_of_a_mail_reach_nobody(tree: SourceTree, tmp_path: Path) -> None:
     path = box(
-        tmp_path, mail("[PATCH] mm: \x1b[31mred", f"\x1b]0;x\x07\n---\n{DIFF % ('FIRST', '2')}")
+        tmp_path, mail("[PATCH] mm: \x1b[31mred", f"\x1b]0;x\x07\n---\n{diff('FIRST', '2')}")
     )
     step = of_files([path], tree).steps[0]
     assert "\x1b" not in step.title + step.text
 
 
 def test_a_patch_that_was_saved_on_dos_applies(tree: SourceTree, tmp_path: Path) -> None:
-    one = DIFF % ("FIRST", "2")
+    one = diff("FIRST", "2")
     file = tmp_path / "one.patch"
     for saved in (one.replace("\n", "\r\n"), mail("[PATCH] mm: x", one).replace("\n", "\r\n")):
         file.write_bytes(saved.encode())
@@ -318,7 +308,7 @@ def test_a_patch_that_was_saved_on_dos_applies(tree: SourceTree, tmp_path: Path)
 def test_a_binary_file_that_is_left_out_is_told(tree: SourceTree, tmp_path: Path) -> None:
     path = box(
         tmp_path,
-        mail("[PATCH 1/2] mm: first", f"One.\n---\n{DIFF % ('FIRST', '2')}"),
+        mail("[PATCH 1/2] mm: first", f"One.\n---\n{diff('FIRST', '2')}"),
         mail("[PATCH 2/2] logo", "Two.\n---\nBinary files a/x.png and b/x.png differ\n"),
     )
     with pytest.raises(SpecError, match=r"patch 2 of 2, logo: of a binary file"):

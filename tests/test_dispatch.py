@@ -22,7 +22,6 @@ from kdelta import build
 from kdelta.cli import run as execution
 from kdelta.cli.options import Means
 from kdelta.errors import InfraError, PoolError, SpecError
-from kdelta.files import sha256_of
 from kdelta.guests.qemu import Qemu
 from kdelta.journal.run import RunJournal
 from kdelta.kernels.kernel import Kernel
@@ -35,6 +34,7 @@ from kdelta.study import pools, spec
 from kdelta.workers import worker
 from kdelta.workers.dask import DaskWorkers, checked, is_open
 from kdelta.workers.dispatch import DispatchedTrials
+from test_exact import kernel
 
 Count = Callable[[TrialRecord, str], bytes]
 
@@ -61,12 +61,6 @@ class Own:
 
     def address(self, trial: TrialRecord, _how: How = AS_PLANNED) -> str:
         return address(trial)
-
-
-def kernel(image: Path) -> Kernel:
-    return Kernel(
-        reference="6.1", release="6.1.1", arch="amd64", image=image,
-        image_sha256=sha256_of(image), )  # fmt: skip
 
 
 def address(trial: TrialRecord) -> str:
@@ -172,7 +166,7 @@ def test_results_are_the_journals(own: ExactTrials, journal: RunJournal) -> None
     assert trial.result is not None
     assert (journal.folder / "trials/0003/console.log").read_bytes() == b"what it said"
     assert trial.result.kernel is not None
-    assert (trial.result.kernel.reference, trial.result.kernel.build_id) == ("6.1", "f0" * 20)
+    assert (trial.result.kernel.reference, trial.result.kernel.build_id) == ("6.17", "f0" * 20)
     assert essences(journal) == [worker.essence(result(t)) for t in journal.record().trials]
 
 

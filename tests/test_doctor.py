@@ -23,6 +23,7 @@ from kdelta.doctor.capabilities import EXACT_NEEDS, Capability, Usability, inven
 from kdelta.guests import kvm, qemu
 from kdelta.guests.qemu import Qemu, examine
 from kdelta.source import make
+from test_kernels import bzimage
 
 NAMES = {
     *("Python", "QEMU (amd64)", "QEMU (arm64)", "QEMU (riscv64)"),
@@ -252,26 +253,20 @@ def test_kvm_without_a_device() -> None:
     assert (seen.boots, seen.detail.endswith("/no-kvm")) == (False, True)
 
 
-def bzimage(place: Path, release: str) -> Path:
-    """As much of a kernel as its header tells of."""
-    image = bytearray(8192)
-    image[0x1F1] = 3
-    image[0x202:0x206] = b"HdrS"
-    image[0x20E:0x210] = (0x200).to_bytes(2, "little")
-    image[0x400 : 0x400 + len(release) + 4] = f"{release} (x)".encode()
+def vmlinuz(place: Path, release: str) -> Path:
     place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_bytes(image)
+    place.write_bytes(bzimage(release))
     return place
 
 
 def test_a_kernel_at_hand_is_one_of_the_cache_else_of_boot(tmp_path: Path) -> None:
     assert kvm.kernel_at_hand(tmp_path / "boot") is None
-    own = bzimage(tmp_path / "boot" / "vmlinuz-6.1.0-9", "6.1.0-9")
+    own = vmlinuz(tmp_path / "boot" / "vmlinuz-6.1.0-9", "6.1.0-9")
     (tmp_path / "boot" / "vmlinuz-broken").write_bytes(b"MZ" * 6000)
     assert kvm.kernel_at_hand(tmp_path / "boot") == (own, "6.1.0-9")
 
     def fetched(place: Path) -> None:
-        bzimage(place / "vmlinuz", "6.17.8")
+        vmlinuz(place / "vmlinuz", "6.17.8")
 
     folder = cache.entry("images", "a", fetched)
     assert kvm.kernel_at_hand(tmp_path / "boot") == (folder / "vmlinuz", "6.17.8")
@@ -281,7 +276,7 @@ def test_what_else_lies_in_the_cache_is_not_searched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A source tree's half-built image, newer than all others, is no stock kernel."""
-    bzimage(cache.root() / "trees" / "linux" / "arch" / "x86" / "boot" / "bzImage", "6.99")
+    vmlinuz(cache.root() / "trees" / "linux" / "arch" / "x86" / "boot" / "bzImage", "6.99")
     monkeypatch.setattr(os, "walk", lambda *_: pytest.fail("walks"))
     assert kvm.kernel_at_hand(tmp_path) is None
 

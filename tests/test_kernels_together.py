@@ -9,23 +9,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kdelta.archive.index import Package
 from kdelta.bisect import history
 from kdelta.errors import SpecError
 from kdelta.kernels import debian, reference
 from kdelta.kernels.kernel import Flavour
+from test_kernels import deb
 
 if TYPE_CHECKING:
     from archive_mirror import Mirror
 
 pytest_plugins = ("archive_mirror",)
-
-
-def deb(name: str, version: str, depends: str = "") -> Package:
-    return Package(
-        name=name, version=version, arch="amd64", depends=depends, size=1000, sha256="0" * 64,
-        uri=f"http://mirror.example/{name}", suites=("trixie",),
-    )  # fmt: skip
 
 
 # As the archive has them: headers of old backports are gone, their images are not.

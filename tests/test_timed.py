@@ -21,16 +21,10 @@ from kdelta.run import arms
 from kdelta.run.timed import HostTrials, Timing, check_here, time_here
 from kdelta.sample import Outcome, StateField, TrialRecord, TrialResult
 from kdelta.study import plan, spec
+from test_doctor import script
 
 NEVER = threading.Event()
 HOST = next((a for a in arch.ARCHES.values() if a.uname == os.uname().machine), None)
-
-
-def script(folder: Path, text: str) -> Path:
-    path = folder / "program"
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
-    return path
 
 
 def run(program: Path, *arguments: str, timeout: float = 20.0) -> native.NativeRun:
@@ -39,7 +33,7 @@ def run(program: Path, *arguments: str, timeout: float = 20.0) -> native.NativeR
 
 
 def test_program_runs_on_the_leased_cpu_only(tmp_path: Path) -> None:
-    program = script(tmp_path, "grep Cpus_allowed_list /proc/self/status")
+    program = script(tmp_path / "program", "grep Cpus_allowed_list /proc/self/status")
     with leases.lease_cpus(1, NEVER) as leased:
         done = native.run(program, [], leased, timeout=20, cancelled=NEVER)
     assert done.text.split() == ["Cpus_allowed_list:", str(leased[0])]
@@ -48,7 +42,7 @@ def test_program_runs_on_the_leased_cpu_only(tmp_path: Path) -> None:
 
 def test_environment_is_same_for_everyone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KDELTA_LONG", "x" * 5000)
-    done = run(script(tmp_path, "env | sort; pwd"))
+    done = run(script(tmp_path / "program", "env | sort; pwd"))
     seen = [line for line in done.text.splitlines() if not line.startswith(("PWD", "_=", "SHLVL"))]
     assert seen == ["LC_ALL=C", "PATH=/usr/bin:/bin", "/"]
 
@@ -56,22 +50,24 @@ def test_environment_is_same_for_everyone(tmp_path: Path, monkeypatch: pytest.Mo
 def test_workload_is_told_tree_to_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KDELTA_WORKLOAD_TREE", "/a tree")
     monkeypatch.setenv("KDELTA_WORKLOAD_OTHER", "x")
-    program = script(tmp_path, 'echo "<$KDELTA_WORKLOAD_TREE> <$KDELTA_WORKLOAD_OTHER>"')
+    program = script(
+        tmp_path / "program", 'echo "<$KDELTA_WORKLOAD_TREE> <$KDELTA_WORKLOAD_OTHER>"'
+    )
     assert run(program).text == "</a tree> <>\n"
 
 
 def test_arguments_status_and_errors_come_back(tmp_path: Path) -> None:
-    done = run(script(tmp_path, 'echo "$1|$2"; echo bad >&2; exit 77'), "a b", "$HOME")
+    done = run(script(tmp_path / "program", 'echo "$1|$2"; echo bad >&2; exit 77'), "a b", "$HOME")
     assert (done.text, done.errors, done.status) == ("a b|$HOME\n", "bad", 77)
     assert done.argv[-3:] == (str(tmp_path / "program"), "a b", "$HOME")
 
 
 def test_signal_is_a_status_above_128(tmp_path: Path) -> None:
-    assert run(script(tmp_path, "kill -SEGV $$")).status == 139
+    assert run(script(tmp_path / "program", "kill -SEGV $$")).status == 139
 
 
 def test_program_that_does_not_end_is_ended(tmp_path: Path) -> None:
-    program = script(tmp_path, "sleep 60 & echo $$; exec >&- 2>&-; wait")
+    program = script(tmp_path / "program", "sleep 60 & echo $$; exec >&- 2>&-; wait")
     begun = time.monotonic()
     with pytest.raises(GuestError, match="program did not end within 0 s"):
         run(program, timeout=0.3)
@@ -91,24 +87,23 @@ def test_program_that_prints_without_end_is_ended(
 ) -> None:
     monkeypatch.setattr(native, "_MAX_OUTPUT", 1 << 20)
     with pytest.raises(GuestError, match="program printed more than 1 MiB"):
-        run(script(tmp_path, "exec yes"))
+        run(script(tmp_path / "program", "exec yes"))
 
 
 def test_errors_without_end_are_cut(tmp_path: Path) -> None:
-    done = run(script(tmp_path, "yes | head -c 1000000 >&2; echo done"))
+    done = run(script(tmp_path / "program", "yes | head -c 1000000 >&2; echo done"))
     assert done.text == "done\n"
     assert len(done.errors) < 200_000
 
 
 def test_cancelling_ends_the_program(tmp_path: Path) -> None:
+    program = script(tmp_path / "program", "exec sleep 60")
+    cpus = (max(os.sched_getaffinity(0)),)
     cancelled = threading.Event()
     threading.Timer(0.2, cancelled.set).start()
     begun = time.monotonic()
     with pytest.raises(Cancelled):
-        native.run(
-            script(tmp_path, "exec sleep 60"), [], (max(os.sched_getaffinity(0)),), timeout=60,
-            cancelled=cancelled,
-        )  # fmt: skip
+        native.run(program, [], cpus, timeout=60, cancelled=cancelled)
     assert time.monotonic() - begun < 10
 
 
@@ -119,7 +114,7 @@ def test_program_that_is_no_program(tmp_path: Path) -> None:
 
 
 def test_machine_without_coreutils(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = script(tmp_path, "true")
+    program = script(tmp_path / "program", "true")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(InfraError, match="env is not installed"):
         run(program)

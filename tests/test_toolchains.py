@@ -121,6 +121,15 @@ def gcc98(archive: FakeArchive, version: str, suite: str, body: str = 'exec gcc 
     archive.add("libgcc-s1", "14", suite, "gcc-14-base, libc6")
 
 
+def gcc98_with_cc1(archive: FakeArchive) -> None:
+    """With a program beside the driver."""
+    gcc98(archive, "98.1-2", "trixie")
+    driver = archive.folder / f"gcc-98-{DEBIAN_GNU}_98.1-2_trixie"
+    (driver / "usr/libexec/gcc").mkdir(parents=True)
+    shutil.copy("/bin/true", driver / "usr/libexec/gcc/cc1")
+    subprocess.run(["dpkg-deb", "--build", str(driver), archive.offered[0].uri], check=True)
+
+
 @pytest.mark.parametrize(
     "name", ["gcc", "gcc-7", "gcc-123", "icc-12", "clang-9", "gcc-14;rm", "../gcc-14"]
 )
@@ -137,11 +146,7 @@ def test_names() -> None:
 def test_a_compiler_is_fetched_with_its_libraries_and_runs(
     archive: FakeArchive, tmp_path: Path
 ) -> None:
-    gcc98(archive, "98.1-2", "trixie")
-    driver = archive.folder / f"gcc-98-{DEBIAN_GNU}_98.1-2_trixie"
-    (driver / "usr/libexec/gcc").mkdir(parents=True)
-    shutil.copy("/bin/true", driver / "usr/libexec/gcc/cc1")
-    subprocess.run(["dpkg-deb", "--build", str(driver), archive.offered[0].uri], check=True)
+    gcc98_with_cc1(archive)
     chain = toolchains.find("gcc-98")
     assert chain.version == "98.1-2"
     assert chain.cc.is_relative_to(cache.root() / "toolchains")
@@ -167,11 +172,7 @@ def test_this_machine_s_c_library_serves_where_it_is_as_new(
 ) -> None:
     """A program with an older C library could not load what is compiled here."""
     monkeypatch.setattr(deb, "_own_libc", lambda: "2.41")
-    gcc98(archive, "98.1-2", "trixie")
-    driver = archive.folder / f"gcc-98-{DEBIAN_GNU}_98.1-2_trixie"
-    (driver / "usr/libexec/gcc").mkdir(parents=True)
-    shutil.copy("/bin/true", driver / "usr/libexec/gcc/cc1")
-    subprocess.run(["dpkg-deb", "--build", str(driver), archive.offered[0].uri], check=True)
+    gcc98_with_cc1(archive)
     toolchains.find("gcc-98")
     assert "libc6 2.41" not in archive.taken
     assert "libmpc3 1.3" in archive.taken
