@@ -88,7 +88,7 @@ def test_equal_code_is_the_same_image(original: Build, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("original")
 def test_without_batches_mincore_is_the_same_image(command: Command) -> None:
-    text = command.run("kernels", "build", RELEASE, f"{RELEASE}+mincore-no-batch")
+    text = command.run("kernels", "fetch", RELEASE, f"{RELEASE}+mincore-no-batch")
     assert f"null variant: same image as {RELEASE}" in text
 
 
@@ -110,7 +110,7 @@ def test_a_source_that_does_not_compile_says_where(
     command: Command, original: Build, tmp_path: Path
 ) -> None:
     bad = edited(original, tmp_path, "int step, i;", "int step, i")
-    text = command.run("kernels", "build", bad, status=2)
+    text = command.run("kernels", "fetch", bad, status=2)
     assert re.search(r"does not build: \.\./mm/mincore\.c:\d+: expected", text)
 
 
@@ -118,7 +118,7 @@ def test_kill_in_middle_spoils_nothing(command: Command, original: Build, tmp_pa
     number = time.time_ns() % 1_000_000 + 10
     reference = edited(original, tmp_path, "return -ENOMEM;", f"return -{number};")
     begun = time.time()
-    child = command.start("kernels", "build", reference)
+    child = command.start("kernels", "fetch", reference)
 
     def at_work() -> bool:
         assert child.poll() is None, outputs(child)

@@ -21,7 +21,7 @@ from kdelta.errors import SpecError
 from kdelta.guests import qemu as qemus
 from kdelta.kernels import debian, reference
 from kdelta.kernels.image import inspect
-from kdelta.kernels.kernel import Flavour, null_variants
+from kdelta.kernels.kernel import Flavour
 from kdelta.kinds import KINDS
 from kdelta.rendering.formats import picked
 from kdelta.source import git, kconfig, tree_reference
@@ -47,7 +47,8 @@ def kernels() -> None:
     """List, fetch and identify kernels.
 
     A reference is 6.17.8, 6.17 (the newest of the series), 7.3-rc (the newest candidate),
-    deb:VERSION (a Debian package version) or file:PATH (a bzImage, Image or vmlinux).
+    deb:VERSION (a Debian package version), file:PATH (a bzImage, Image or vmlinux) or
+    tree:..., built from source (see `kdelta kernels fetch --help`).
     """
 
 
@@ -80,12 +81,38 @@ def list_command(*, arch: str, flavour: str, as_json: bool, refresh: bool) -> No
 @click.argument("references", nargs=-1, required=True, metavar="REF...")
 @_arch
 @_flavour
-def fetch(*, references: tuple[str, ...], arch: str, flavour: str) -> None:
-    """Fetch kernels into the cache; an interrupted download resumes."""
+@trust_option
+def fetch(*, references: tuple[str, ...], arch: str, flavour: str, trust: bool) -> None:
+    """Fetch kernels into the cache, or build them; an interrupted download resumes.
+
+    \b
+    Built from source, as `kdelta run --kernels` takes them too, are:
+      tree:PATH            a source folder, or a git work tree with its changes
+      tree:PATH@COMMIT     a commit of a repository
+      tree:deb:6.17.8      a release's source, from the archive
+      tree:deb:6.12.107-1  the same with Debian's patches
+    \b
+    Each after a "+", any number of:
+      NAME or PATH         a variant that kdelta brings, a patch, a mailbox
+      undo=PATCH           a patch of it taken back
+      revert=COMMIT        that commit's change taken back
+      mm/mincore.c=PATH    one file replaced
+      config=NAME or FILE  package (a release's own), min, deb, xenpv, ftrace;
+                           or a .config
+      fragment=FILE        options added to the configuration
+      cc=gcc-14            a compiler; by default this system's gcc
+
+    Kernels of the same code have the same bytes, and this says so.
+    """
     with reporting() as progress:
+        first: dict[str, str] = {}
         for name in references:
-            kernel = reference.resolve(name, arch, flavour, progress=progress)
-            click.echo(f"{name}: {kernel.release} {kernel.version} {kernel.image}")
+            kernel = releases.resolve(name, arch, flavour, trust=trust, progress=progress)
+            words = (kernel.release, kernel.version, str(kernel.image))
+            click.echo(f"{name}: {' '.join(filter(None, words))}")
+            twin = first.setdefault(kernel.image_sha256, name)
+            if twin != name:
+                click.echo(f"  null variant: same image as {twin}")
 
 
 @kernels.command()
@@ -138,72 +165,6 @@ def _print_offers(offers: Sequence[debian.KernelOffer], arch: str, flavour: str)
         ]
     heads = ("release", "upstream", "version", "suites", "MB", "cached")
     print_table(heads, rows, right=("MB",), wrap="suites")
-
-
-@kernels.command()
-@click.argument("references", nargs=-1, required=True, metavar="REFERENCE...")
-@_choice("--arch", reference.ARCHES, "amd64", "For this architecture, by Debian's cross compiler.")
-@trust_option
-@json_option
-def build(*, references: tuple[str, ...], arch: str, trust: bool, as_json: bool) -> None:
-    """Build kernels from source, or say where they are built already.
-
-    \b
-    A REFERENCE is what `kdelta run --kernels` takes too:
-      tree:PATH            a source folder, or a git work tree with its changes
-      tree:PATH@COMMIT     a commit of a repository
-      tree:deb:6.17.8      a release's source, from the archive
-      tree:deb:6.12.107-1  the same with Debian's patches
-    \b
-    Each after a "+", any number of:
-      NAME or PATH         a variant that kdelta brings, a patch, a mailbox
-      undo=PATCH           a patch of it taken back
-      revert=COMMIT        that commit's change taken back
-      mm/mincore.c=PATH    one file replaced
-      config=NAME or FILE  package (a release's own), min, deb, xenpv, ftrace;
-                           or a .config
-      fragment=FILE        options added to the configuration
-      cc=gcc-14            a compiler; by default this system's gcc
-
-    Kernels of the same code have the same bytes, and this says so.
-    """
-    with reporting() as progress:
-        made = [reference.built(name, arch, trust=trust, progress=progress) for name in references]
-    twins = null_variants([item.image_sha256 for item in made])
-    rows = [
-        {
-            "reference": name,
-            "kernel": item.title,
-            "release": item.release,
-            "image": str(item.image),
-            "sha256": item.image_sha256,
-            "same_image_as": references[twins[at]] if at in twins else "",
-            "architecture": item.arch,
-            "configuration": item.config_name,
-            "options_lost": list(item.lost),
-            "compiler": item.compiler,
-            "tree": item.tree.tree,
-            **picked(item, ("seconds", "cached")),
-            "log": str(item.log),
-        }
-        for at, (name, item) in enumerate(zip(references, made, strict=True))
-    ]
-    if as_json:
-        print_json(rows)
-    for row in () if as_json else rows:
-        _print_build(row)
-
-
-def _print_build(row: dict[str, Any]) -> None:
-    click.echo(row["kernel"])
-    if row["same_image_as"]:
-        click.echo(f"  null variant: same image as {row['same_image_as']}")
-    built = f"{row['seconds']:.1f} s to build" + (", cached" if row["cached"] else "")
-    for name in ("image", "sha256", "release", "configuration", "compiler", "tree", "log"):
-        click.echo(f"  {name:<14} {row[name]}")
-    click.echo(f"  {'time':<14} {built}")
-    if row["options_lost"]:
-        click.echo(f"  not granted    {', '.join(row['options_lost'])}")
 
 
 @kernels.command()

@@ -98,7 +98,7 @@ kdelta host release bench1
 kdelta kernels list --flavour generic
 kdelta kernels fetch 6.16 6.17
 kdelta kernels show 6.17
-kdelta kernels build tree:deb:6.17.8+config=min
+kdelta kernels fetch tree:deb:6.17.8+config=min
 kdelta kernels source 6.17
 kdelta workload list
 kdelta workload show mprotect:shared_dirty_full_toggle_64m

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import functools
 import zlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -89,12 +88,6 @@ def _embedded(image: Path, _digest: str) -> tuple[str, ...]:
 @functools.cache
 def _recorded(config: Path) -> tuple[str, ...]:
     return options.recorded(config.read_text(errors="replace"))
-
-
-def null_variants(images: Sequence[str]) -> dict[int, int]:
-    """Images (SHA-256, "" is unknown) that equal an earlier one: index -> the index of that one."""
-    first = {digest: at for at, digest in reversed([*enumerate(images)])}
-    return {at: first[one] for at, one in enumerate(images) if one and first[one] != at}
 
 
 def kernel_of_file(reference: str, arch: str) -> Kernel:
