@@ -29,6 +29,7 @@ from kdelta.source.tree_reference import PREFIX, parse
 from kdelta.study import plan
 
 _MOST_BYTES = 4 << 20
+_WHOLE_MAIL = "save the whole report as it came, no answer to it"
 _MOST_PARAMETERS = 40
 _MOST_ROWS = 2000
 _LONGEST = 200
@@ -133,11 +134,7 @@ class RobotReport:
 
 def read(path: Path) -> RobotReport:
     """The report in a mail or a text.  Raises SpecError where one of its fields is missing."""
-    try:
-        content = files.content(path, _MOST_BYTES)
-    except OSError as error:
-        raise SpecError(f"cannot be read: {error.strerror}", place=str(path)) from error
-    subject, body = _parts(content)
+    subject, body = _parts(files.given(path, _MOST_BYTES, _WHOLE_MAIL))
     text = "\n".join(printable(line, 2000) for line in body.splitlines())
     suite, listed = _SUITE.search(text), _PARAMETERS.search(text)
     parameters = _PARAMETER.findall(listed[1])[:_MOST_PARAMETERS] if listed else []
@@ -151,8 +148,7 @@ def read(path: Path) -> RobotReport:
         lacks = "its table of old, %change, new and metric, below a block commit: with two commits"
         lacks = lacks if suite else "its field testcase:"
         cause = f"this is no report of the kernel test robot: it lacks {lacks}"
-        action = "save the whole report as it came, no answer to it"
-        raise SpecError(cause, place=str(path), action=action)
+        raise SpecError(cause, place=str(path), action=_WHOLE_MAIL)
     parent, short, title = block.groups()
     whole = next((one for one in _COMMIT.finditer(text) if one[1].startswith(short)), None)
     return RobotReport(

@@ -143,7 +143,8 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """See click; a mistyped name is said what it is near to."""
         name = args[0]
-        if not name.startswith("-") and name not in COMMANDS and name not in _SHORT:
+        known = name.startswith("-") or name in COMMANDS or name in _SHORT
+        if not known and not ctx.resilient_parsing:
             near = meant(name, COMMANDS).strip() or f"known: {', '.join(COMMANDS)}."
             ctx.fail(f"No such command '{printable(name, 80)}'; {near}")
         return super().resolve_command(ctx, args)
@@ -261,6 +262,8 @@ def _fill_streams() -> None:
     for what is printed.
     """
     closed = [name for name in ("stdin", "stdout", "stderr") if getattr(sys, name) is None]
+    for number in {1, 2} - {("stdin", "stdout", "stderr").index(name) for name in closed}:
+        os.set_blocking(number, True)  # or what a pipe does not take at once would be lost
     for name in closed:
         number = ("stdin", "stdout", "stderr").index(name)
         nowhere = os.open(os.devnull, os.O_RDWR)
@@ -278,7 +281,10 @@ def _invoke(arguments: list[str]) -> int:
     if instruction:
         from click.shell_completion import shell_complete
 
-        return shell_complete(cli, {}, "kdelta", "_KDELTA_COMPLETE", instruction)
+        try:
+            return shell_complete(cli, {}, "kdelta", "_KDELTA_COMPLETE", instruction)
+        except (LookupError, ValueError):  # of variables that no shell sets
+            return 0
     try:
         with cli.make_context("kdelta", arguments) as ctx:
             cli.invoke(ctx)
@@ -297,8 +303,8 @@ def _operating_system(error: OSError) -> int:
         return _EXIT_PIPE
     action = _MACHINE_ACTIONS.get(error.errno or 0)
     *_, (last, _) = traceback.walk_tb(error.__traceback__)
-    if action == _NO_SPACE and last.f_globals["__name__"] in (__name__, "click.utils"):
-        sentence = "standard output takes no more: no space left on device"
+    if error.filename is None and last.f_globals["__name__"] in (__name__, "click.utils"):
+        sentence = f"standard output takes no more: {(error.strerror or str(error)).lower()}"
         return _fail(f"{sentence}; free some, or give it another file: > FILE", _EXIT_MACHINE)
     if error.errno == errno.ENOENT and error.filename is None:  # of tempfile
         action = "give one that can be written with TMPDIR"
@@ -315,6 +321,7 @@ _NO_WRITE = "use a directory that you may write, or change its permissions"
 _MACHINE_ACTIONS = {
     errno.ENOSPC: _NO_SPACE,
     errno.EDQUOT: _NO_SPACE,
+    errno.EFBIG: "allow larger files: ulimit -f unlimited",
     errno.ENAMETOOLONG: "name a shorter path",
     errno.EROFS: "use a directory that can be written",
     errno.EACCES: _NO_WRITE,

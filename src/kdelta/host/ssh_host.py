@@ -35,7 +35,7 @@ from msgspec.structs import replace
 
 from kdelta import process
 from kdelta.errors import BootError, Cancelled, GuestError, InfraError, PoolError, SpecError
-from kdelta.files import decoded, path_of, sha256_of
+from kdelta.files import decoded, given, path_of, sha256_of
 from kdelta.host import facts, leases, native, reboot
 from kdelta.host.facts import idle_ticks
 from kdelta.printable import printable
@@ -59,6 +59,7 @@ _OPTIONS = {
 }
 _FAILED = 255  # ssh's own exit status; scripts of ours never end with it
 _SHORT_S = 60.0
+_MOST_CONFIG = 1 << 20
 _UNKNOWN_KEY = ("Host key verification failed", "REMOTE HOST IDENTIFICATION HAS CHANGED")
 _REFUSED_KEY = ("Permission denied", "Too many authentication failures")
 NO_SUDO = "there: visudo -f /etc/sudoers.d/kdelta, a line: USER ALL=(ALL) NOPASSWD: ALL"
@@ -118,6 +119,8 @@ class Remote:
         """name: what messages call the machine; sockets: a private folder with a short path."""
         self.name, self.cancelled = name, cancelled
         self._config = ["-F", str(path_of(ssh_config))] if ssh_config else []
+        for path in self._config[1:]:
+            given(Path(path), _MOST_CONFIG, "name a plain file as ssh_config")
         control = {**_OPTIONS, "ControlPath": f"{sockets}/%C"}
         options = [word for key, value in control.items() for word in ("-o", f"{key}={value}")]
         self._client = ["ssh", *self._config, *options]

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from kdelta import process
 from kdelta.errors import SpecError
-from kdelta.files import content, mail_of
+from kdelta.files import given, mail_of
 from kdelta.printable import printable
 from kdelta.source import git, tree
 from kdelta.source.tree import SourceTree
@@ -29,6 +29,7 @@ from kdelta.source.tree import SourceTree
 MOST = 200
 _MOST_BYTES = 64 << 20
 _MOST_MAILS = 500
+_NAME_ONE = "name a patch or a mailbox"
 _MOST_TEXT = 256 << 10
 _LONGEST = 200
 _NAMED = 6
@@ -451,13 +452,9 @@ def _line(text: str) -> str:
 
 def _content(file: Path) -> bytes:
     """Raises SpecError for a file that cannot be a patch."""
-    try:
-        if found := content(file, _MOST_BYTES):
-            return found
-        why = "the file is empty"
-    except OSError as error:
-        why = f"the file cannot be read: {error.strerror}"
-    raise SpecError(why, place=str(file), action="name a patch or a mailbox")
+    if found := given(file, _MOST_BYTES, _NAME_ONE, "the file"):
+        return found
+    raise SpecError("the file is empty", place=str(file), action=_NAME_ONE)
 
 
 def _check_count(count: int, place: str) -> None:

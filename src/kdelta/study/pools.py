@@ -22,10 +22,10 @@ import msgspec
 from msgspec import Meta, Struct
 
 from kdelta.errors import SpecError
-from kdelta.files import content, toml_of
+from kdelta.files import given, toml_of
 from kdelta.printable import printable
 
-_MOST_BYTES = 1 << 20
+MOST_BYTES = 1 << 20
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,40}")
 
 
@@ -67,11 +67,7 @@ class LabPools(Struct, frozen=True, forbid_unknown_fields=True):
 
 def load(path: Path) -> LabPools:
     """The pools of a file.  Raises SpecError that names the key."""
-    try:
-        text = content(path, _MOST_BYTES).decode(errors="replace")
-    except OSError as error:
-        cause = f"cannot be read: {error.strerror}"
-        raise SpecError(cause, place=str(path), action="see docs/lab.md") from error
+    text = given(path, MOST_BYTES, "see docs/lab.md").decode(errors="replace")
     return parse(text, str(path))
 
 

@@ -290,12 +290,7 @@ _LOCKED_DOWN = re.compile(r"(?:^|\s)lockdown=(?!none)")
 def load(path: Path) -> Study:
     """The study in a TOML file.  Raises SpecError naming the file and the key."""
     place = str(path)
-    try:
-        data = files.content(path, MAX_BYTES)
-    except OSError as error:
-        cause = f"the study cannot be read: {error.strerror or error}"
-        action = "give the path of a study's TOML file"
-        raise SpecError(cause, place=place, action=action) from error
+    data = files.given(path, MAX_BYTES, "give the path of a study's TOML file", "the study")
     try:
         return from_text(data.decode(), place)
     except UnicodeDecodeError as error:
