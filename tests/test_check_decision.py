@@ -472,21 +472,16 @@ def test_all_that_needs_no_source_is_said_before_one_is_fetched(
     monkeypatch.setattr(tree_reference, "located", fetched)
     monkeypatch.setattr(tree_reference, "source", fetched)
 
-    def unconfined() -> None:
-        raise SpecError("bubblewrap is not installed")
-
     box = tmp_path / "a.mbox"
     box.write_text(MAIL % "mprotect:anon_togle_4m less")
     words = ["check", str(box), "--base", "6.17", "--runs", str(tmp_path / "runs")]
     said = [CliRunner().invoke(cli, words).exception]
     box.write_text(MAIL % "mprotect:anon_toggle_4m less")
-    monkeypatch.setattr(make, "check_confinement", unconfined)
-    said.append(CliRunner().invoke(cli, words).exception)
     monkeypatch.setattr(process, "which", lambda name: None if name == "pahole" else "/x")
     make.check_tools.cache_clear()
     said.append(CliRunner().invoke(cli, [*words, "--trust", "--config", "package"]).exception)
     make.check_tools.cache_clear()
-    for error, words_of_it in zip(said, ("no scenario", "bubblewrap", "dwarves"), strict=True):
+    for error, words_of_it in zip(said, ("no scenario", "dwarves"), strict=True):
         assert isinstance(error, KdeltaError)
         assert words_of_it in error.sentence()
 

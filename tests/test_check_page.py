@@ -288,7 +288,7 @@ def test_a_comment_is_short_and_ends_in_the_command() -> None:
     command = f"kdelta check {'x' * 60}.mbox --base 6.17.8 --only 'mincore:*' --claim 'a:b less 1'"
     page = made(
         long, row("fork:base", -3.0), row("mincore:z", 0.0), title="mm: " + "a word " * 25,
-        decision=Ruling.REJECT, unseen=unseen, command=f"{command} --format comment --runs /tmp/x",
+        decision=Ruling.REJECT, unseen=unseen, command=f"{command} --comment --runs /tmp/x",
     )  # fmt: skip
     lines = view.comment(page).splitlines()
     assert len(lines) <= 15

@@ -329,7 +329,7 @@ def test_a_comment_for_ci_is_advisory_whatever_comes_of_it(tmp_path: Path) -> No
     print_words = 'echo noise >&2; echo kdelta REJECT: "$@"; exit 1'
     said = comment(tmp_path, "series.mbox", "6.17", "--trust", kdelta=print_words)
     assert said == (
-        0, ["kdelta REJECT: check series.mbox --base 6.17 --format comment --trust"],
+        0, ["kdelta REJECT: check series.mbox --base 6.17 --comment --trust"],
     )  # fmt: skip
     status, lines = comment(tmp_path, str(tmp_path / "gone.mbox"), "6.17")
     assert status == 0

@@ -54,11 +54,10 @@ from kdelta.verdict.comparison import Verdict
 _STATUS = {Ruling.ACCEPT: 0, Ruling.REJECT: 1, Ruling.UNDECIDED: 4}
 _FEW = 24
 _ASKED, _HTML, _PAGE = "check.json", "page.html", "page.json"  # first, while it works, last
-_FORMS: dict[str, Callable[[CheckPage], str]] = {
-    "text": view.text,
-    "comment": view.comment,
-    "json": view.json,
-    "html": view.html,
+_FORMS: dict[str, tuple[str, Callable[[CheckPage], str]]] = {
+    "comment": ("at most 15 lines for a bot", view.comment),
+    "json": ("JSON", view.json),
+    "html": ("HTML", view.html),
 }
 
 
@@ -119,16 +118,7 @@ _FORMS: dict[str, Callable[[CheckPage], str]] = {
     "--against", type=click.Path(path_type=Path), help="The page.json of the version before."
 )
 @click.option("--each", is_flag=True, help=f"Build each of more than {_FEW} patches, too.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(_FORMS),
-    default="text",
-    show_default=True,
-    help="What to print; comment: at most 15 lines for a bot.",
-)
-@click.option("--json", "form", flag_value="json", help="Print JSON.")
-@click.option("--html", "form", flag_value="html", help="Print HTML.")
+@options.choice_of(_FORMS)
 @options.here_options
 @options.runs_directory
 def check(
@@ -163,22 +153,22 @@ def check(
         parse(words)  # a mistake in an option is reported before a source is fetched
     scenarios, uncelled = _scenarios(only, also, pages, field=field)
     before = read(against) if against else None
-    named = dict.fromkeys(filter(None, options.words(arch)))
-    arches = [name for name in named if architectures.of(name).debian != HOME]
+    arches = _arches(arch)
     asked, alone = _base(given.pop("base"), given["config"])
     whole = bool(asked.path) or not alone
     own = _own(built, alone=alone and not arches)
     for one in (HOME, *arches):
         _check_tools(asked, one)
     with _kept(given["runs"]) as (folder, command), reporting() as progress:
-        with _opened(series, asked, claims, trust=means.trust) as found_on:
+        with _opened(series, asked, claims) as found_on:
             source = tree_reference.located(asked, progress=progress)
             if source != asked:
                 _report(f"base: {source.release}, the newest of {asked.release} with a source")
             release = "" if whole or own else source.release
             ahead = _Ahead(release, scenarios, means, progress).begun()
             found = found_on(source, progress)
-        caged = not (found.own or means.trust)
+        if caged := not (found.own or means.trust):
+            make.check_confinement()
         _report(*uncelled, *check_series.warnings(found, confined=caged))
         if not each and len(found.steps) > _FEW:
             found = _shortened(found)
@@ -189,8 +179,13 @@ def check(
             command=command, whole=whole, own=own, ahead=ahead, **given,
         )  # fmt: skip
         page = checking.page(arches, claimed, before, str(against or ""), progress)
-    click.echo(_FORMS[form](page), nl=False)
+    click.echo((_FORMS[form][1] if form else view.text)(page), nl=False)
     click.get_current_context().exit(_STATUS[page.decision])
+
+
+def _arches(text: str) -> list[str]:
+    named = dict.fromkeys(options.words(text) if text else ())
+    return [name for name in named if architectures.of(name).debian != HOME]
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,15 +327,12 @@ class _Check:
         progress: Progress,
     ) -> CheckPage:
         """Build, count, and write the page into the folder."""
-        study = spec.from_arguments(self.scenarios[:1], ["base"], single_kernel=True)
-        for name in self.scenarios:
-            check_scenarios(spec.with_settings(study, scenarios=[name]))
         sides: list[CheckedSeries] = []
         for arch in (HOME, *arches):
             sides.append(self._side(arch, sides, progress))
         page = self._made(sides, before, against, claims)
-        for form, name in (("text", "page.txt"), ("html", _HTML), ("json", _PAGE)):
-            (self.folder / name).write_text(_FORMS[form](page))
+        for form, name in ((view.text, "page.txt"), (view.html, _HTML), (view.json, _PAGE)):
+            (self.folder / name).write_text(form(page))
         _report(f"all of it: {self.folder}")
         return page
 
@@ -441,7 +433,7 @@ def _report(*lines: str) -> None:
 
 @contextlib.contextmanager
 def _opened(
-    words: Sequence[str], base: TreeReference, claims: Sequence[str], *, trust: bool
+    words: Sequence[str], base: TreeReference, claims: Sequence[str]
 ) -> Iterator[Callable[[TreeReference, Progress], PatchSeries]]:
     """What gives the series on its base.  All that needs no source is looked at: SpecError."""
     named = [Path(word) for word in words]
@@ -449,8 +441,6 @@ def _opened(
     if not missing:
         with patches.reading(named) as mails:
             declared(mails.cover, mails.letters, claims)
-            if not trust:
-                make.check_confinement()
             yield partial(_sent, mails)
     elif len(named) == 1 and base.path:
         yield partial(_commits, base.path, missing)
@@ -511,6 +501,9 @@ def _scenarios(
         raise SpecError(
             f"no scenario fits {', '.join(only)}{no_cell}", action="see: kdelta survey --list"
         )
+    study = spec.from_arguments(found[:1], ["base"], single_kernel=True)
+    for name in found:
+        check_scenarios(spec.with_settings(study, scenarios=[name]))
     return found, why
 
 

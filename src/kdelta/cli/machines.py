@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import shlex
 import sys
 import threading
@@ -128,8 +129,8 @@ def host() -> None:
 @_file
 def add(name: str, address: str, file: Path) -> None:
     """Write a machine into LAB.TOML as pool NAME."""
-    ssh_host.parse(address)
-    old = given(file, pools.MOST_BYTES).decode(errors="replace") if file.exists() else ""
+    pools.ssh_words(address)
+    old = given(file, pools.MOST_BYTES).decode(errors="replace") if os.path.lexists(file) else ""
     if f"[pool.{name}]" in old.splitlines():
         raise SpecError(f"there is a pool {name} already", place=str(file), action="edit the file")
     gap = "\n" if old and not old.endswith("\n\n") else ""

@@ -15,13 +15,14 @@ import sys
 import threading
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
 import click
 
-from kdelta.errors import InfraError, KdeltaError
+from kdelta.errors import InfraError, KdeltaError, SpecError
 from kdelta.kinds import KINDS
-from kdelta.printable import meant, printable
+from kdelta.printable import meant, printable, quoted
 
 log = logging.getLogger("kdelta")
 
@@ -285,6 +286,7 @@ def _invoke(arguments: list[str]) -> int:
             return shell_complete(cli, {}, "kdelta", "_KDELTA_COMPLETE", instruction)
         except (LookupError, ValueError):  # of variables that no shell sets
             return 0
+    _check_words(arguments[: [*arguments, "--"].index("--")])
     try:
         with cli.make_context("kdelta", arguments) as ctx:
             cli.invoke(ctx)
@@ -295,6 +297,18 @@ def _invoke(arguments: list[str]) -> int:
             error.show()
         return error.exit_code
     return 0
+
+
+def _check_words(words: Sequence[str]) -> None:
+    """Raise SpecError for an empty word, and InfraError without a folder to be in."""
+    if empty := next((at for at, word in enumerate(words) if not word.rpartition("=")[2]), None):
+        action = "leave it out, or say what is meant"
+        raise SpecError(f"the word behind {quoted(words[empty - 1])} is empty", action=action)
+    try:
+        Path.cwd()
+    except OSError as error:
+        action = "go to another with: cd"
+        raise InfraError("the folder in which this began is gone", action=action) from error
 
 
 def _operating_system(error: OSError) -> int:

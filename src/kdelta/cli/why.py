@@ -51,6 +51,8 @@ def why(what: str, old: str, new: str, runs: Path, means: Means, tree: Path | No
     A word is enough where it names one scenario: munmap, mmap1, a C file.  Of two series all
     between them are counted, of other kernels these two.  Seeds are added until a step is decided.
     """
+    if old == new:
+        raise SpecError(f"{old} and {new} are one kernel", action="name two")
     named = workload.chosen(workload.full_reference(what))
     if tree:
         if means.pools:

@@ -154,9 +154,9 @@ def _again(command: str) -> list[str]:
     """The command without what says how it prints and where, in lines as a shell takes them."""
     words, lines = iter(shlex.split(command)), ["again:"]
     for word in words:
-        if word in ("--format", "--runs"):
+        if word == "--runs":
             next(words, "")
-        elif word not in ("--json", "--html"):
+        elif word not in ("--comment", "--json", "--html"):
             quoted = shlex.quote(word)
             if len(lines[-1]) + len(quoted) > WIDTH - len("  \\"):
                 lines[-1] += " \\"
