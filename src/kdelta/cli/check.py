@@ -34,7 +34,7 @@ from kdelta.cli.printing import print_json, print_lines, reporting
 from kdelta.cli.run import check_scenarios, every_scenario, go_on
 from kdelta.disassembly.identity import functions_of
 from kdelta.errors import Cancelled, InfraError, KdeltaError, SpecError
-from kdelta.files import path_of
+from kdelta.files import given, path_of
 from kdelta.journal import files
 from kdelta.journal.run import RUNS, is_finished
 from kdelta.kernels import reference
@@ -446,7 +446,7 @@ def _opened(
         yield partial(_commits, base.path, missing)
     else:
         action = "name mailboxes and patches, or a range A..B of the base's repository"
-        raise SpecError("there is no such file", place=missing, action=action)
+        given(Path(missing), 0, action)
 
 
 def _check_tools(base: TreeReference, arch: str) -> None:

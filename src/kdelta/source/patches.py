@@ -194,17 +194,20 @@ def _in_order(box: Path, mails: Sequence[PatchMail]) -> list[PatchMail]:
     return sorted(tagged, key=lambda mail: mail.number)
 
 
-def _split(box: Path, folder: Path, name: str) -> list[PatchMail]:
-    """The mails of a mailbox, without answers.  name: the title of one without a subject."""
+def _split(box: Path, folder: Path, file: Path) -> list[PatchMail]:
+    """The mails of a mailbox, a copy of file, without answers.  One without a subject has the title
+    of the file.
+    """
     with box.open("rb") as stream:
         count = sum(line.startswith(b"From ") for line in stream)
     if count > _MOST_MAILS:
-        raise _bad(box, f"{count} messages")
+        raise _bad(file, f"{count} messages")
     done = git.run("mailsplit", f"-o{folder}", "--", str(box.absolute()), check=False)
     if done.returncode:
-        raise _bad(box, f"what git does not understand ({done.last_words})")
+        said = done.last_words.replace(str(box.absolute()), file.name)
+        raise _bad(file, f"what git does not understand ({said})")
     parts = sorted(each for each in folder.iterdir() if each.name.isdecimal())
-    return [mail for each in parts if (mail := _mail(each, name))]
+    return [mail for each in parts if (mail := _mail(each, file.stem))]
 
 
 def _bad(box: Path, what: str) -> SpecError:
@@ -401,7 +404,7 @@ def _letters(files: Sequence[Path], folder: Path) -> tuple[str, list[PatchMail]]
         # One message as a mail program saves it is a mailbox without its first line.
         start = b"" if text.startswith(b"From ") else b"From - Thu Jan 1 00:00:00 1970\n"
         box.write_bytes(start + text)
-        mails = _split(box, place, file.stem)
+        mails = _split(box, place, file)
         letter = next((mail for mail in mails if mail.total and not mail.number), None)
         if letter and not cover:
             cover = f"{letter.title}\n{letter.text}"
