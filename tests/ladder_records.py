@@ -99,7 +99,7 @@ def handling(trial: TrialResult, *handled: int) -> TrialResult:
 
 
 def _phase(name: str, value: int, extra: Sequence[int]) -> PhaseCounts:
-    user = 5 * PAGES
+    user = min(5 * PAGES, value)
     return PhaseCounts(
         phase=name, operations=PAGES, operation="page", user=(user,) * len(extra),
         kernel=tuple(value - user + more for more in extra),
@@ -108,7 +108,7 @@ def _phase(name: str, value: int, extra: Sequence[int]) -> PhaseCounts:
 
 def functions(phase: str, value: int, named: Mapping[str, float]) -> list[FunctionCount]:
     """Function counts that sum to value: user space, those named, and the system call's entry."""
-    counts = {"[user]": 5 * PAGES}
+    counts = {"[user]": min(5 * PAGES, value)}
     counts.update({name: round(per_page * PAGES) for name, per_page in named.items()})
     counts["entry_SYSCALL_64"] = value - sum(counts.values())
     return [

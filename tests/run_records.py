@@ -60,12 +60,12 @@ def _counts(index: int, functions: int) -> sample.ExactData:
     return sample.ExactData(
         phases=(
             sample.PhaseCounts(phase="protect", operations=16384, operation="page",
-                               user=(1, 2**63, 2**64 + index), kernel=(index, 2**70)),
-            sample.PhaseCounts(phase="x", operations=2**65, operation="call", user=(), kernel=()),
+                               user=(1, 2**62, 2**61 + index), kernel=(index, 2**63 - 1)),
+            sample.PhaseCounts(phase="x", operations=2**62, operation="io", user=(0,), kernel=(1,)),
         ),
         functions=tuple(
             sample.FunctionCount(
-                phase="protect", function=f"f{at}", insns=2**62 + at * (index + 1), calls=2**64 + at
+                phase="protect", function=f"f{at}", insns=2**62 + at * (index + 1), calls=2**62 + at
             )
             for at in range(functions)
         ),

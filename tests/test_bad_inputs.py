@@ -55,7 +55,8 @@ TAKEN: dict[str, Taken] = {
     "study": ("a.toml", ladder_records.STUDY, "run ./a.toml", (DEEP, f"a = {'[' * 100_000}")),
     "C file": ("programs/control.c", None, "run programs/control.c --kernels 6.17",
                ('#include "/dev/zero"\n', '#include "control.c"\n' * 2, "/* " * 300_000)),
-    "program": ("a", "hello", "run --kernels 6.17 --file ./a -- env", ()),
+    "program": ("a", "hello", "run --kernels 6.17 -- ./a", ()),
+    "file": ("a", "hello", "run --kernels 6.17 --file ./a -- env", ()),
     "workload": ("programs/control.toml", None, "workload show programs/control.c:getppid", ()),
     "table": ("a.csv", TABLE, "import a.csv",
               (TABLE + ARMS, TABLE + "6.17,1,1\n" * 300_000, TABLE + "6.17,9,1e308\n")),
@@ -119,11 +120,8 @@ def ended(words: list[str], place: Path, *, exact: bool) -> tuple[int, str, floa
     """Exit status, what was said, seconds of CPU and bytes that `kdelta WORDS` took; exact: as a
     program of its own, else forked.  One that waits for something, and so uses no CPU, is killed.
     """
-    since, worked, before = (
-        time.monotonic(),
-        0,
-        int(Path("/proc/self/statm").read_text().split()[1]) * 4096,
-    )
+    before = int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+    since, worked = time.monotonic(), 0
     child = os.fork()
     if child == 0:
         try:

@@ -335,7 +335,7 @@ def test_a_comment_for_ci_is_advisory_whatever_comes_of_it(tmp_path: Path) -> No
     assert status == 0
     assert max(map(len, lines)) <= 75
     assert lines[0].startswith("kdelta: no answer (advisory):")
-    assert "there is no such file" in " ".join(lines)
+    assert "it cannot be read: No such file" in " ".join(lines)
     assert comment(tmp_path)[0] == 2
 
 

@@ -16,11 +16,12 @@ import fake_host
 from fake_host import BROKEN, DEFAULT, OTHER, FakeHost, on_path
 from kdelta.cli.main import cli
 from kdelta.errors import InfraError, KdeltaError, PoolError, SpecError
-from kdelta.host.ssh_host import RefusedError, SshHost, Stage, connection, parse, show
+from kdelta.host.ssh_host import RefusedError, SshHost, Stage, connection, show
 from kdelta.journal import results
 from kdelta.journal.run import RUNS, RunJournal
 from kdelta.run import timed
 from kdelta.sample import TrialResult
+from kdelta.study.pools import ssh_words
 from run_records import new_run
 
 pytest_plugins = ("borrowed",)
@@ -210,7 +211,7 @@ def test_what_a_machine_shows_of_itself_is_a_strangers(
 )
 def test_what_is_no_address(address: str) -> None:
     with pytest.raises(SpecError, match="no address of a host"):
-        parse(address)
+        ssh_words(address)
 
 
 STUDY = fake_host.STUDY.format(

@@ -18,7 +18,7 @@ from datetime import timedelta
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import UnionType
-from typing import Any, get_args, get_origin
+from typing import Any, Union, get_args, get_origin
 
 import msgspec
 import pytest
@@ -58,6 +58,7 @@ def test_a_new_run_reads_back_as_given(tmp_path: Path) -> None:
 
 
 anything = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+counts = st.integers(0, 2**63 - 1)
 whole = st.integers(-(2**80), 2**80)
 
 
@@ -70,10 +71,12 @@ def chosen(kind: Any) -> st.SearchStrategy[Any]:
     """Any value of a field's type."""
     if kind in KNOWN:
         return KNOWN[kind]
-    if get_origin(kind) is UnionType:
+    if get_origin(kind) in (UnionType, Union):
         return st.one_of(*map(chosen, get_args(kind)))
     if get_origin(kind) is dict:
         return st.dictionaries(*map(chosen, get_args(kind)), max_size=3)
+    if get_origin(kind) is tuple and get_args(kind)[-1] is not ...:
+        return st.tuples(*map(chosen, get_args(kind)))
     if get_origin(kind) is tuple:
         return st.lists(chosen(get_args(kind)[0]), max_size=3).map(tuple)
     return row(kind) if issubclass(kind, msgspec.Struct) else st.sampled_from(kind)
@@ -81,11 +84,9 @@ def chosen(kind: Any) -> st.SearchStrategy[Any]:
 
 KNOWN = {
     str: anything, int: whole, bool: st.booleans(), type(None): st.none(),
-    sample.Operations: st.integers(min_value=1),
+    sample.Operations: st.integers(1, 2**63 - 1), sample.Count: counts,
+    sample.Counts: st.lists(counts, min_size=1, max_size=3).map(tuple),
     float: st.floats(allow_nan=False, allow_infinity=False),
-    dict[str, tuple[int, int, int, int]]: st.dictionaries(
-        anything, st.tuples(whole, whole, whole, whole), max_size=3
-    ),
     MachineSettings: st.builds(
         MachineSettings,
         cpus=st.integers(1, 64),

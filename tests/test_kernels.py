@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import kernel_image
 from command_line import ended
 from kdelta import files
 from kdelta.archive.index import Package
@@ -275,14 +276,15 @@ def test_list_as_a_table_and_as_json(capsys: pytest.CaptureFixture[str]) -> None
 
 
 @pytest.mark.usefixtures("mirror")
-def test_show_says_what_an_image_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_says_what_an_image_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kernel = resolve("6.17")
     shown = json.loads(ended(capsys, "kernels", "show", "6.17", "--json").out)
     assert shown["image_sha256"] == kernel.image_sha256
     assert shown["banner"].startswith("6.17.8+deb13-cloud-amd64 (kdelta@example.org) #1 SMP")
     assert shown["compiler"] == "gcc-14"
     assert shown["config_options"] == 2
-    text = ended(capsys, "kernels", "show", f"file:{kernel.image}").out
+    (tmp_path / "image").write_bytes(bzimage())
+    text = ended(capsys, "kernels", "show", f"file:{tmp_path}/image").out
     assert "compiler       unknown" in text
 
 
@@ -324,6 +326,9 @@ def bzimage(release: str = "6.17.8-cloud-amd64") -> bytearray:
     struct.pack_into("<H", data, 0x20E, 0x300)
     text = f"{release} (me@host) #1 SMP Debian 6.17.8-1 (2025-11-20)".encode()
     data[0x500 : 0x500 + len(text)] = text
+    packed = kernel_image.gzipped(kernel_image.elf(bytes(64)))
+    struct.pack_into("<II", data, 0x248, 0, len(packed))
+    data[5 * 512 : 5 * 512 + len(packed)] = packed
     return data
 
 

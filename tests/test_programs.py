@@ -109,7 +109,7 @@ def test_what_cannot_run_is_refused_in_a_sentence_before_any_boot(
     change = next((old, new) for old, new in foreign.items() if old in _TRUE.read_bytes()[:32])
     told = {
         str(tmp_path / "none"): "cannot be read: No such file or directory",
-        str(tmp_path): "it is no plain file",
+        str(tmp_path): "it is a folder",
         str(fifo): "it is no plain file",
         str(plain): "it is not executable; chmod +x",
         str(script): f"-- /usr/bin/perl -w {script}",
@@ -131,10 +131,11 @@ def test_files_are_a_programs_alone_and_a_program_has_a_name(
 
 
 def test_too_many_files_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "_MOST_MIB", 0)
-    for named, why in (((), "more than 0 MiB"), ((str(tmp_path),), "the folder has no file")):
-        with pytest.raises(SpecError, match=why):
-            programs.taken(["true"], named, _HERE)
+    with pytest.raises(SpecError, match="the folder has no file"):
+        programs.taken(["true"], [str(tmp_path)], _HERE)
+    monkeypatch.setattr(programs, "_MOST_BYTES", 0)
+    with pytest.raises(SpecError, match="more than 0 bytes"):
+        programs.taken(["true"], [], _HERE)
 
 
 @pytest.mark.program

@@ -42,11 +42,11 @@ FORBIDDEN = {
 
 MAX_FUNCTION = 60
 # What the whole house may be, so that a stranger reads it in an afternoon.  They are to go down; up
-# they went for patches put into released kernels, and for lines that CPUs share and headers that
-# thousands of objects include.
-SOURCE_LINES = 55_430
+# they went for patches put into released kernels, for lines that CPUs share and headers that
+# thousands of objects include, and for readers that refuse what strangers name.
+SOURCE_LINES = 55_590
 SOURCE_MODULES = 185
-TEST_LINES = 41_100
+TEST_LINES = 41_120
 DOCUMENT_WORDS = 32_170
 MOST_BRANCHES = 4  # on the instrument
 

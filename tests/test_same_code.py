@@ -164,8 +164,8 @@ def test_code_that_ran_is_known_but_for_where_fields_lie(
 @pytest.mark.parametrize(
     ("was", "now", "words"),
     [
-        ((0, 0, 0), (9, 9, 9), "differs: Udp_RcvbufErrors (0 against 9)"),
-        ((9, 9, 10), (1, 0, 0), "differs: Udp_RcvbufErrors (9 against 1)"),
+        ((0, 0, 0), (9, 9, 9), "differ: Udp_RcvbufErrors (0 against 9)"),
+        ((9, 9, 10), (1, 0, 0), "differ: Udp_RcvbufErrors (9 against 1)"),
         ((0, 0, 0), (0, 9, 9), ""),  # a seed moves it
         ((3, 5, 4), (6, 7, 8), ""),
         ((7, 7, 7), (7, 7, 7), ""),

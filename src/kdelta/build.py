@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache as remember
 from pathlib import Path
+from typing import Any
 
 from kdelta import cache, process
 from kdelta.errors import BuildError, InfraError, SpecError
@@ -94,20 +95,28 @@ def theirs(source: Path, *, compiler: str, flags: Sequence[str], package: str) -
     with tempfile.TemporaryDirectory(prefix="kdelta-c-") as place:
         text = Path(place, "text.i")
         alone = [*_BOUNDED, *_PREPARED, *argv, "-w", "-E", "-P", "-o", str(text)]
-        seen = process.run(alone, timeout=_PREPARED_S, check=False, quick=True)
-        if seen.returncode:
-            raise _not_c(source, seen.stderr)
+        _compiled(source, alone, timeout=_PREPARED_S, quick=True)
         key = cache.digest("theirs", version, compiler, *flags, sha256_of(text))
 
     def make(folder: Path) -> None:
         scratch, program = {"TMPDIR": str(folder)}, ("-o", str(folder / "program"))
         words = [*_BOUNDED, *_MADE, *argv, *program]
-        made = process.run(words, timeout=_TIMEOUT_S, env=scratch, check=False)
-        if made.returncode:
-            raise _not_c(source, made.stderr)
+        made = _compiled(source, words, timeout=_TIMEOUT_S, env=scratch)
         (folder / "warnings.txt").write_text(made.stderr)
 
     return _note(own, cache.entry("build", key, make) / "program").parent
+
+
+def _compiled(source: Path, argv: Sequence[str], **how: Any) -> process.Completed:
+    """What a compiler said of a user's file.  Raises SpecError where it fails."""
+    try:
+        done = process.run(argv, check=False, **how)
+    except process.SlowError as error:
+        action = "include no pipe and no device"
+        raise SpecError("does not compile in time", place=str(source), action=action) from error
+    if done.returncode:
+        raise _not_c(source, done.stderr)
+    return done
 
 
 def _not_c(source: Path, said: str) -> SpecError:
@@ -115,8 +124,11 @@ def _not_c(source: Path, said: str) -> SpecError:
     found = [line for line in lines if re.search(r"\b(?:error|undefined reference)\b", line)]
     first = printable((found or [line for line in lines if line] or ["no reason given"])[0], 300)
     where, _, cause = first.partition(" error: ")
-    if not cause:
-        return SpecError(f"does not compile: {first}", place=str(source))
+    if re.search(r"\bKilled\b|memory", first):
+        cause = "does not compile with 1 GiB of memory and 7 s"
+        return SpecError(cause, place=str(source), action="make it smaller")
+    if not re.search(r":\d", where):
+        return SpecError(f"does not compile: {cause or first}", place=str(source))
     if "impossible constraint" in cause:
         cause += "; the phase of KD_BEGIN() and of KD_END() is a number from 0 to 7, no variable"
     return SpecError(f"does not compile: {cause}", place=where.rstrip(": ").removesuffix(" fatal"))

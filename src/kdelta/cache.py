@@ -25,7 +25,7 @@ from pathlib import Path
 import msgspec
 
 from kdelta import files, locks
-from kdelta.errors import FullError, InfraError
+from kdelta.errors import FullError, InfraError, SpecError
 from kdelta.kinds import KINDS
 from kdelta.locks import BusyError, Holdings
 
@@ -49,7 +49,11 @@ def root() -> Path:
     """The cache directory (XDG_CACHE_HOME honoured)."""
     import platformdirs
 
-    return platformdirs.user_cache_path("kdelta")
+    place = platformdirs.user_cache_path("kdelta")
+    if min(map(ord, str(place))) < ord(" "):
+        action = "set XDG_CACHE_HOME to another"
+        raise SpecError("the cache's path has control characters", place=str(place), action=action)
+    return place
 
 
 def folder(kind: str) -> Path:

@@ -91,6 +91,8 @@ def linked(path: Path) -> Linked:
         if file["e_type"] not in ("ET_EXEC", "ET_DYN"):
             raise BadElf("it is no program")
         parts: list[Any] = [*file.iter_segments()]
+        if not any(one["p_type"] == "PT_LOAD" for one in parts):
+            raise BadElf("nothing of it is loaded")
         loaders = [one.get_interp_name() for one in parts if one["p_type"] == "PT_INTERP"]
         tags = [tag for one in parts if one["p_type"] == "PT_DYNAMIC" for tag in one.iter_tags()]
         folders = [tag.runpath for tag in tags if tag.entry.d_tag == "DT_RUNPATH"]

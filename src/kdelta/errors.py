@@ -28,7 +28,8 @@ class KdeltaError(Exception):
 
     def sentence(self) -> str:
         """The whole error as one sentence: place, cause, next action."""
-        text = f"{self.place}: {self.cause}" if self.place else self.cause
+        place = self.place if len(self.place) <= 200 else f"...{self.place[-200:]}"
+        text = f"{place}: {self.cause}" if place else self.cause
         return f"{text}; {self.action}" if self.action else text
 
     def __str__(self) -> str:

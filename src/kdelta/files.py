@@ -116,8 +116,20 @@ def content(path: Path, most: int) -> bytes:
         facts = os.fstat(descriptor)
         _check_plain(facts, path, most)
         found = stream.read(most + 1)
+        later = os.fstat(descriptor)
     _check_plain(facts, path, most, size=len(found))
+    if (later.st_size, later.st_mtime_ns) != (facts.st_size, facts.st_mtime_ns):
+        raise NotPlainError(errno.EBUSY, "it changes while it is read", str(path))
     return found
+
+
+def given(path: Path, most: int, action: str = "check the path", what: str = "it") -> bytes:
+    """The same of a file that a user named; what: it is.  Raises SpecError."""
+    try:
+        return content(path, most)
+    except (OSError, ValueError) as error:  # of a NUL in the path, too
+        why = f"{what} cannot be read: {getattr(error, 'strerror', None) or error}"
+        raise SpecError(why, place=str(path), action=action) from error
 
 
 def _check_plain(facts: os.stat_result, path: Path, most: int, size: int = 0) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import stat
 from collections.abc import Iterable, Sequence
@@ -158,7 +159,7 @@ def newc(files: Iterable[tuple[str, int, bytes]]) -> bytes:
 def _member(
     name: str, mode: int, content: bytes = b"", *, inode: int, device: tuple[int, int] = (0, 0)
 ) -> bytes:
-    path = name.encode() + b"\0"
+    path = os.fsencode(name) + b"\0"
     # inode, mode, uid, gid, links, mtime, size, device, special device, name length, checksum
     fields = (inode, mode, 0, 0, 1, 0, len(content), 0, 0, *device, len(path), 0)
     header = b"070701" + b"".join(b"%08X" % field for field in fields) + path

@@ -6,14 +6,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 LONGEST = 2000
-_MOST = 12  # names that a sentence lists
+_MOST = 6  # names that a sentence lists
 
 
 def printable(text: str, longest: int = LONGEST) -> str:
-    """`text` on one line: white space becomes a blank, and what a terminal could act on a "?".
-
-    That is every control, format (direction override), surrogate and private character.  Text
-    longer than `longest` characters ends in "...".
+    """`text` on one line: white space becomes a blank, and what a terminal could act on a "?": any
+    control, format, surrogate and private character; a longer one ends in "...".
     """
     if len(text) > longest:
         text = text[: max(longest - 3, 0)] + "..."
@@ -23,10 +21,7 @@ def printable(text: str, longest: int = LONGEST) -> str:
 
 
 def quoted(text: str, longest: int = 80) -> str:
-    """`text` for an error sentence: in quotes, in ASCII, with escapes for all else.
-
-    Text longer than `longest` characters ends in "...".
-    """
+    """`text` for an error sentence: quoted ASCII with escapes; a longer one ends in "..."."""
     if len(text) > longest:
         text = text[: longest - 3] + "..."
     return '"' + text.encode("unicode_escape").decode("ascii").replace('"', '\\"') + '"'
@@ -47,6 +42,11 @@ def few(texts: Collection[str], most: int = 3, apart: str = ", ") -> str:
 
 
 def known(text: str, names: Iterable[str]) -> str:
-    """What to do about a name that is none of these: the nearest, and all, or the first of many."""
+    """What to do about a name that is none of these: the nearest, and all, or those like it."""
+    from difflib import get_close_matches
+
     listed = [*names]
-    return f"{meant(text, listed)}known: {few(listed, _MOST) or 'none'}"
+    many = len(listed) > 2 * _MOST or sum(map(len, listed)) > 200
+    shown = get_close_matches(text[:LONGEST], listed, _MOST, 0) if many else listed
+    others = f" and {len(listed) - len(shown)} others" if len(listed) > len(shown) else ""
+    return f"{meant(text, listed)}known: {', '.join(shown) or 'none'}{others}"

@@ -44,6 +44,10 @@ for one in $left; do kill -9 "-$one"; done
 _UNLESS_ORPHANED = '[ "$PPID" = "$0" ] && exec "$@"'
 
 
+class SlowError(InfraError):
+    """A command that did not end in its time."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completed:
     """A finished command.  Output is text, undecodable bytes replaced."""
@@ -94,7 +98,7 @@ def run(
     except subprocess.TimeoutExpired as error:
         cause = f"{argv[0]} did not end within {timeout:.0f} s"
         cause += ": it was stopped" if stopped(child.pid) else ""
-        raise InfraError(cause, action=by_hand) from error
+        raise SlowError(cause, action=by_hand) from error
     except OverflowError as error:
         raise InfraError(f"{argv[0]} {error}", action=by_hand) from error
     finally:

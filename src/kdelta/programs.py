@@ -14,17 +14,20 @@ import shlex
 import shutil
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from string import ascii_letters, digits
 
 from kdelta import arch, cache, elf, process
 from kdelta.arch import Arch
 from kdelta.errors import SpecError
+from kdelta.files import given
 from kdelta.guest import FILES, newc
 from kdelta.printable import printable
 
-_MOST_MIB = 64  # of files; a guest holds them twice
+_MOST_BYTES = 64 << 20  # of all files; a guest holds them twice
+_MOST_FILES = 10_000  # below a folder
+_FEWER = "name plain files of at most 64 MiB together"
 _LDCONFIG, _CACHE = "/sbin/ldconfig", "/etc/ld.so.cache"
 _LISTED = re.compile(r"\s(\S+) \(([^)]*)\) => (/\S+)")  # a library, by ldconfig -p
 _TOP = ("", "/usr")
@@ -39,21 +42,26 @@ def taken(argv: Sequence[str], named: Sequence[str], architecture: Arch) -> str:
     """
     if not argv:
         raise SpecError("no program is named", place="--", action="write: -- ./program arguments")
-    program = Path(shutil.which(argv[0]) or argv[0]).resolve()  # so is $ORIGIN
+    program = Path(os.path.realpath(shutil.which(argv[0]) or argv[0]))  # so is $ORIGIN
     loaded = dict(_with_libraries(program, architecture))
     files = dict(loaded)
-    for given in map(_absolute, named):
-        within = [*filter(Path.is_file, sorted(given.rglob("*")))] if given.is_dir() else [given]
+    for place in map(_absolute, named):
+        below = (Path(top, each) for top, _, own in os.walk(place) for each in own)
+        within = list(islice(below, _MOST_FILES)) if place.is_dir() else [place]
+        if len(within) == _MOST_FILES:
+            cause = f"it holds {_MOST_FILES} files or more"
+            raise SpecError(cause, place=str(place), action="name fewer files")
         if not within:
-            raise SpecError("the folder has no file", place=str(given), action="put one into it")
-        files |= {str(each): each for each in within}
-    if sum(file.stat().st_size for file in files.values() if file.is_file()) > _MOST_MIB << 20:
-        cause = f"it and its files have more than {_MOST_MIB} MiB"
-        raise SpecError(cause, place=str(program), action="name fewer files")
+            raise SpecError("the folder has no file", place=str(place), action="put one into it")
+        files |= {str(each): each for each in sorted(within) if each == place or each.is_file()}
     start = _start([word for word in argv if word not in files], program, loaded)
     argv = [_in_guest(word, start) if word in files else word for word in argv]
     files = {_in_guest(name, start): file for name, file in files.items()}
-    held = {name: _content(file) for name, file in sorted(files.items())}
+    held: dict[str, bytes] = {}
+    left = _MOST_BYTES
+    for name, file in sorted(files.items()):
+        held[name] = given(file, left, _FEWER)
+        left -= len(held[name])
     packed = newc((name, files[name].stat().st_mode, content) for name, content in held.items())
     text = _text(argv, start, _in_guest(str(program), start), held, cache.digest(packed))
     name = re.sub(r"[^A-Za-z0-9_-]", "_", program.name)[:64]
@@ -117,20 +125,9 @@ def _absolute(path: str | Path) -> Path:
     return Path(os.path.abspath(path))  # noqa: PTH100
 
 
-def _content(file: Path) -> bytes:
-    """Raises SpecError for what is no plain file that can be read."""
-    if file.exists() and not file.is_file():
-        raise SpecError("it is no plain file", place=str(file), action="name a plain file")
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        cause = f"cannot be read: {error.strerror}"
-        raise SpecError(cause, place=str(file), action="give its path") from error
-
-
 def _checked(program: Path, architecture: Arch) -> elf.Linked:
     """What a program is linked with.  Raises SpecError for one that the guest cannot execute."""
-    place, begin = str(program), _content(program)[:200]
+    place, begin = str(program), given(program, _MOST_BYTES, _FEWER)[:200]
     if not os.access(program, os.X_OK):
         raise SpecError("it is not executable", place=place, action=f"chmod +x {place}")
     if begin.startswith(b"#!"):

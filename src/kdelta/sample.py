@@ -146,17 +146,16 @@ class Environment(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     @property
     def identity(self) -> dict[str, object]:
-        """What must be equal in trials that are compared, by name.
-
-        Mitigations are the kernel's answer to the machine, so kernels of different age
-        legitimately report other texts; they are recorded, and not part of the comparison.  Nor is
-        the version of a QEMU that passed the self-test: this is compared instead.
+        """What must be equal in trials that are compared, by name: not mitigations, which kernels
+        word otherwise, nor the version of a QEMU that passed the self-test, which is compared.
         """
         free = {"mitigations", "qemu_version"} if self.self_test else {"mitigations"}
         return {name: getattr(self, name) for name in self.__struct_fields__ if name not in free}
 
 
-Operations = Annotated[int, Meta(gt=0)]
+Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Operations = Annotated[int, Meta(gt=0, le=2**63 - 1)]
+Counts = Annotated[tuple[Count, ...], Meta(min_length=1)]
 
 
 class PhaseCounts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -182,21 +181,21 @@ class PhaseCounts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     phase: str
     operations: Operations  # (pages, calls) in one window
     operation: str  # "page"
-    user: tuple[int, ...]  # instructions in user space, one per window
-    kernel: tuple[int, ...]  # instructions in the kernel, one per window
+    user: Counts  # instructions in user space, one per window
+    kernel: Counts  # instructions in the kernel, one per window
     switched: tuple[bool, ...] = ()  # another task ran in the window; empty: not recorded
-    layouts: int = 1
-    syscalls: dict[str, int] | None = None
-    errors: dict[str, int] = {}
-    clock: dict[str, int] | None = None
+    layouts: Operations = 1
+    syscalls: dict[str, Count] | None = None
+    errors: dict[str, Count] = {}
+    clock: dict[str, Count] | None = None
     by_design: tuple[str, ...] = ()
-    wakes: int = 0
+    wakes: Count = 0
     scalars: dict[str, tuple[int, int, int, int]] | None = None
-    behind: int | None = None
+    behind: Count | None = None
     outside: dict[str, tuple[int, int, int, int]] | None = None
-    spent: dict[str, int] = {}
-    places: dict[str, tuple[int, ...]] = {}
-    rarer: dict[int, dict[str, tuple[int, ...]]] = {}
+    spent: dict[str, Count] = {}
+    places: dict[str, tuple[Count, ...]] = {}
+    rarer: dict[int, dict[str, tuple[Count, ...]]] = {}
 
 
 class FunctionCount(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -204,9 +203,9 @@ class FunctionCount(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     phase: str
     function: str  # "[user]" for all user-space code
-    insns: int
-    calls: int  # executions of its first instruction; of "rep ... in F", runs to the end
-    bytes: int = 0  # of "rep ... in F": what it copied, set or compared
+    insns: Count
+    calls: Count  # executions of its first instruction; of "rep ... in F", runs to the end
+    bytes: Count = 0  # of "rep ... in F": what it copied, set or compared
 
 
 class PhaseTimes(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -215,7 +214,7 @@ class PhaseTimes(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     phase: str
     operations: Operations  # (pages, calls) in one sample
     operation: str  # "page"
-    nanoseconds: tuple[int, ...]  # raw, one per sample
+    nanoseconds: tuple[Count, ...]  # raw, one per sample
     adds: bool = True  # to the total over the phases
 
 
@@ -228,7 +227,7 @@ class OptionCount(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     phase: str
     function: str
     code: str
-    insns: int
+    insns: Count
 
 
 class OptionPlaces(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -236,7 +235,7 @@ class OptionPlaces(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     function: str
     code: str
-    places: int
+    places: Count
 
 
 class OptionCode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -286,7 +285,7 @@ class TracePhase(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What one iteration of a traced program does in one phase."""
 
     phase: str
-    operations: int
+    operations: Operations
     operation: str
 
 
@@ -300,7 +299,7 @@ class TraceRow(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     watch: str
     key: str = ""
     number: int | None = None
-    hits: tuple[int, ...]
+    hits: tuple[Count, ...]
     whole: bool = False
 
 

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from kdelta import cache, data, folios
 from kdelta.errors import InfraError, SpecError
-from kdelta.files import called, content, toml_of
+from kdelta.files import called, content, given, toml_of
 from kdelta.machine.axes import NO_NEEDS, Needs, words
 from kdelta.metric import Better
 from kdelta.printable import known, meant, quoted
@@ -381,10 +381,7 @@ def _of_file(file: Path) -> Workload:
 
 def text_of(path: Path) -> str:
     """The text of a C file.  Raises SpecError when it cannot be read."""
-    try:
-        return content(path, _MOST_BYTES).decode(errors="replace")
-    except OSError as error:
-        raise SpecError(f"cannot be read: {error.strerror}", place=str(path)) from error
+    return given(path, _MOST_BYTES).decode(errors="replace")
 
 
 @functools.lru_cache(maxsize=256)  # commands ask for all of them, several times

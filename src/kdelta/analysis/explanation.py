@@ -186,6 +186,8 @@ def explain(
     record = find_point(record, point)
     workload, name = find_scenario(record, scenario)
     was, now = find_counted(record, (workload, name), old, new)
+    if was.arm is now.arm:
+        raise SpecError(f"{old} and {new} are one kernel", action="name two")
     part = _find_phase((was, now), phase)
     threshold = record.study.thresholds.step_percent if step_percent is None else step_percent
     profiles = profile(was, part), profile(now, part)
@@ -420,9 +422,10 @@ def find_point(record: RunRecord, wanted: str | None) -> RunRecord:
         return record
     if wanted in known:
         return known[wanted or ""]
-    listed = ", ".join(f"'{point}'" for point in known)
+    listed = ", ".join(f"'{point}'" for point in known if point)
     cause = "the run has several points" if wanted is None else f"no point {wanted!r}"
-    raise SpecError(cause, place=record.run_id, action=f"name one with --point: {listed}")
+    action = f"name one with --point: {listed}" if listed else "leave out --point: it has one"
+    raise SpecError(cause, place=record.run_id, action=action)
 
 
 def find_scenario(record: RunRecord, text: str | None) -> tuple[str, str]:

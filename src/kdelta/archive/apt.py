@@ -28,7 +28,7 @@ from kdelta.arch import native
 from kdelta.archive import index
 from kdelta.archive.index import ListFile, Package, SourcePackage
 from kdelta.errors import InfraError
-from kdelta.files import decoded, sha256_of, write_aside
+from kdelta.files import content, decoded, sha256_of, write_aside
 from kdelta.printable import few
 
 Progress = Callable[[str, float], None]
@@ -281,9 +281,12 @@ def _entries(etc: Path) -> Iterator[Mapping[str, str]]:
         yield from Deb822.iter_paragraphs(_text_of(path), use_apt_pkg=False)
 
 
+_MOST_LIST = 1 << 20
+
+
 def _text_of(path: Path) -> str:
     with contextlib.suppress(OSError):  # absent or unreadable: apt would not use it either
-        return path.read_text(errors="replace")
+        return content(path, _MOST_LIST).decode(errors="replace")
     return ""
 
 

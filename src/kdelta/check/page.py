@@ -267,9 +267,7 @@ class CheckPage(msgspec.Struct, frozen=True, kw_only=True):
 def read(path: Path, probe: str | None = None) -> CheckPage:
     """A page that --json wrote.  Raises SpecError for another file, or of other counts."""
     try:
-        page = files.decoded(files.content(path, _MOST_BYTES), CheckPage)
-    except OSError as error:
-        raise SpecError(f"cannot be read: {error.strerror}", place=str(path)) from error
+        page = files.decoded(files.given(path, _MOST_BYTES), CheckPage)
     except (msgspec.MsgspecError, ValueError) as error:
         raise SpecError(
             f"is no page of kdelta check: {error}",

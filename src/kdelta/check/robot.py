@@ -29,11 +29,14 @@ from kdelta.source.tree_reference import PREFIX, parse
 from kdelta.study import plan
 
 _MOST_BYTES = 4 << 20
+_WHOLE_MAIL = "save the whole report as it came, no answer to it"
+_SIDES = ("old", "change", "new")
 _MOST_PARAMETERS = 40
 _MOST_ROWS = 2000
 _LONGEST = 200
 _COMMIT = re.compile(r'^commit: ([0-9a-f]{12,40}) \("(.*)"\)\s*$', re.MULTILINE)
 # Two commits and no third; the first may be a release: "v6.12".
+_MAILS = re.compile(rb"^From \S+ .*\d\d:\d\d.*$", re.MULTILINE)
 _BLOCK = re.compile(
     r"^commit:[ \t]*\n[ \t]+(v\d[\w.-]{1,38}|[0-9a-f]{7,12})[0-9a-f]*(?: \(.*\))?[ \t]*\n"
     r'[ \t]+([0-9a-f]{7,40})(?: \("?(.*?)"?\))?[ \t]*\n(?![ \t]+\S)',
@@ -133,12 +136,10 @@ class RobotReport:
 
 def read(path: Path) -> RobotReport:
     """The report in a mail or a text.  Raises SpecError where one of its fields is missing."""
-    try:
-        content = files.content(path, _MOST_BYTES)
-    except OSError as error:
-        raise SpecError(f"cannot be read: {error.strerror}", place=str(path)) from error
+    content = files.given(path, _MOST_BYTES, _WHOLE_MAIL)
     subject, body = _parts(content)
     text = "\n".join(printable(line, 2000) for line in body.splitlines())
+    _check_one(content, text, str(path))
     suite, listed = _SUITE.search(text), _PARAMETERS.search(text)
     parameters = _PARAMETER.findall(listed[1])[:_MOST_PARAMETERS] if listed else []
     fields = {"testcase": suite[1] if suite else "", **dict(parameters)}
@@ -151,9 +152,12 @@ def read(path: Path) -> RobotReport:
         lacks = "its table of old, %change, new and metric, below a block commit: with two commits"
         lacks = lacks if suite else "its field testcase:"
         cause = f"this is no report of the kernel test robot: it lacks {lacks}"
-        action = "save the whole report as it came, no answer to it"
-        raise SpecError(cause, place=str(path), action=action)
+        raise SpecError(cause, place=str(path), action=_WHOLE_MAIL)
     parent, short, title = block.groups()
+    for row in rows:
+        first = f"{row['name'].partition('.')[0]}-"
+        if row["percent"] and (f"{suite[1]}-".startswith(first) or first == "perf-stat-"):
+            _check_row(row, str(path))
     whole = next((one for one in _COMMIT.finditer(text) if one[1].startswith(short)), None)
     return RobotReport(
         commit=whole[1] if whole else short,
@@ -170,6 +174,39 @@ def read(path: Path) -> RobotReport:
         subject=subject,
         place=str(path),
     )
+
+
+def _check_one(content: bytes, text: str, place: str) -> None:
+    """Raises SpecError for several reports in one file."""
+    said = {
+        "mails": {*_MAILS.findall(content)},
+        "fields commit: of different commits": {one[1][:12] for one in _COMMIT.finditer(text)},
+        "fields testcase: of different tests": {*_SUITE.findall(text)},
+    }
+    for what, found in said.items():
+        if len(found) > 1:
+            raise SpecError(f"it has {len(found)} {what}", place=place, action=_WHOLE_MAIL)
+
+
+def _check_row(row: re.Match[str], place: str) -> None:
+    """Raises SpecError where its change is none of its two values, as far as digits tell."""
+    old, told, new = (float(row[side]) for side in _SIDES)
+    old_unit, told_unit, new_unit = (_unit(row[side]) for side in _SIDES)
+    least = 100 * (new - new_unit) / (old + old_unit) - 100
+    most = 100 * (new + new_unit) / (old - old_unit) - 100 if old > old_unit else math.inf
+    if min(old, new) < 0 or math.inf in (old, new):
+        wrong = f"has values that nothing counts: {old:g} and {new:g}"
+    elif told + told_unit < least or told - told_unit > most:
+        wrong = f"contradicts itself: {old:g} to {new:g} is no change of {told:+g} %"
+    else:
+        return
+    raise SpecError(f"the row {row['name']} {wrong}", place=place, action=_WHOLE_MAIL)
+
+
+def _unit(number: str) -> float:
+    """What the last printed digit of a number is worth."""
+    digits, _, power = number.lower().partition("e")
+    return float(f"1e{int(power or 0) - len(digits.partition('.')[2])}")
 
 
 def _contradicted(part: str, fields: Mapping[str, str]) -> int:

@@ -159,6 +159,8 @@ def whole(file: Path) -> Iterator[tuple[Path, RunRecord]]:
         try:
             record = RunJournal.open(folder / packing.RUN).record()
             options.need(record.instrument)
+            if dependencies.note(folder) is None:
+                fault = f"{dependencies.BUNDLE}: it says nothing that can be read here"
             if lost := [trial.index for trial in record.trials if trial.result is None]:
                 fault = f"{_RESULT.format(lost[0])}: holds no result that can be read here"
         except (SpecError, StoreError) as error:

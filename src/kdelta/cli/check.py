@@ -33,7 +33,7 @@ from kdelta.cli import options
 from kdelta.cli.printing import print_json, print_lines, reporting, say
 from kdelta.cli.run import check_scenarios, every_scenario, go_on
 from kdelta.errors import Cancelled, InfraError, KdeltaError, SpecError
-from kdelta.files import path_of
+from kdelta.files import given, path_of
 from kdelta.journal import files
 from kdelta.journal.run import RUNS, is_finished
 from kdelta.kernels import reference
@@ -161,8 +161,7 @@ def check(
         parse(words)  # a mistake in an option is reported before a source is fetched
     scenarios, uncelled = _scenarios(only, also, pages, field=field, probe=probe)
     before = read(against, probe) if against else None
-    named = dict.fromkeys(options.words(arch))
-    arches = [name for name in named if architectures.of(name).debian != HOME]
+    arches = _arches(arch)
     asked, alone = _base(given.pop("base"), given["config"])
     whole = bool(asked.path) or not alone
     own = _own(built, alone=alone and not arches)
@@ -189,6 +188,11 @@ def check(
         page = checking.page(arches, claimed, before, str(against or ""), progress)
     click.echo(_FORMS[form](page), nl=False)
     click.get_current_context().exit(_STATUS[page.decision])
+
+
+def _arches(text: str) -> list[str]:
+    named = dict.fromkeys(options.words(text))
+    return [name for name in named if architectures.of(name).debian != HOME]
 
 
 def _ahead(
@@ -462,7 +466,7 @@ def _opened(
         yield partial(_commits, base.path, missing)
     else:
         action = "name mailboxes and patches, or a range A..B of the base's repository"
-        raise SpecError("there is no such file", place=missing, action=action)
+        given(Path(missing), 0, action)
 
 
 def _check_tools(base: TreeReference, arch: str, probe: str | None = None) -> None:
@@ -525,6 +529,9 @@ def _scenarios(
         raise SpecError(
             f"no scenario fits {', '.join(only)}{no_cell}", action="see: kdelta survey --list"
         )
+    study = _study(found, probe)
+    for name in found:
+        check_scenarios(spec.with_settings(study, scenarios=[name]))
     return found, why
 
 

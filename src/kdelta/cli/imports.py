@@ -200,7 +200,7 @@ def ask(
         cause = "the mail names no kernels that are here"
         raise SpecError(cause, place=report.place, action=action)
     words = options.words(kernels)
-    if len(words) != 2 or not all(words):
+    if len(words) != 2:
         raise SpecError(f"{kernels} are not two kernels", place="--kernels", action=action)
     old, new = words
     apart = robot.apart(report, old, new)  # the wrong order is told before anything is counted

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import shlex
 import sys
 import threading
@@ -22,6 +23,7 @@ from kdelta.cli.printing import print_json, print_table, reporting, say, write_o
 from kdelta.doctor import capabilities
 from kdelta.doctor.capabilities import EXACT_NEEDS, Capability, Usability, inventory, lacking
 from kdelta.errors import SpecError
+from kdelta.files import given
 from kdelta.host import installing, ssh_host
 from kdelta.host.ssh_host import SshHost
 from kdelta.kernels.kernel import kernel_of_file
@@ -113,10 +115,10 @@ def host() -> None:
 @_file
 def add(name: str, address: str, file: Path) -> None:
     """Write a machine into LAB.TOML as pool NAME."""
-    ssh_host.parse(address)
-    if file.exists() and name in pools.load(file).pool:
+    pools.ssh_words(address)
+    old = given(file, pools.MOST_BYTES).decode(errors="replace") if os.path.lexists(file) else ""
+    if f"[pool.{name}]" in old.splitlines():
         raise SpecError(f"there is a pool {name} already", place=str(file), action="edit the file")
-    old = file.read_text() if file.exists() else ""
     gap = "\n" if old and not old.endswith("\n\n") else ""
     new = f'{old}{gap}[pool.{name}]\nkind = "host"\naddress = "{address}"\n'
     pools.parse(new, str(file))

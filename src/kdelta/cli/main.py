@@ -15,13 +15,14 @@ import sys
 import threading
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
 import click
 
-from kdelta.errors import InfraError, KdeltaError
+from kdelta.errors import InfraError, KdeltaError, SpecError
 from kdelta.kinds import KINDS
-from kdelta.printable import meant, printable
+from kdelta.printable import meant, printable, quoted
 
 log = logging.getLogger("kdelta")
 
@@ -144,7 +145,8 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """See click; a mistyped name is said what it is near to."""
         name = args[0]
-        if not name.startswith("-") and name not in COMMANDS:
+        known = name.startswith("-") or name in COMMANDS
+        if not known and not ctx.resilient_parsing:
             near = meant(name, COMMANDS).strip() or f"known: {', '.join(COMMANDS)}."
             ctx.fail(f"No such command '{printable(name, 80)}'; {near}")
         return super().resolve_command(ctx, args)
@@ -262,6 +264,8 @@ def _fill_streams() -> None:
     for what is printed.
     """
     closed = [name for name in ("stdin", "stdout", "stderr") if getattr(sys, name) is None]
+    for number in {1, 2} - {("stdin", "stdout", "stderr").index(name) for name in closed}:
+        os.set_blocking(number, True)  # or what a pipe does not take at once would be lost
     for name in closed:
         number = ("stdin", "stdout", "stderr").index(name)
         nowhere = os.open(os.devnull, os.O_RDWR)
@@ -279,7 +283,11 @@ def _invoke(arguments: list[str]) -> int:
     if instruction:
         from click.shell_completion import shell_complete
 
-        return shell_complete(cli, {}, "kdelta", "_KDELTA_COMPLETE", instruction)
+        try:
+            return shell_complete(cli, {}, "kdelta", "_KDELTA_COMPLETE", instruction)
+        except (LookupError, ValueError):  # of variables that no shell sets
+            return 0
+    _check_words(arguments[: [*arguments, "--"].index("--")])
     try:
         with cli.make_context("kdelta", arguments) as ctx:
             cli.invoke(ctx)
@@ -292,14 +300,26 @@ def _invoke(arguments: list[str]) -> int:
     return 0
 
 
+def _check_words(words: Sequence[str]) -> None:
+    """Raise SpecError for an empty word, and InfraError without a folder to be in."""
+    if empty := next((at for at, word in enumerate(words) if not word.rpartition("=")[2]), None):
+        action = "leave it out, or say what is meant"
+        raise SpecError(f"the word behind {quoted(words[empty - 1])} is empty", action=action)
+    try:
+        Path.cwd()
+    except OSError as error:
+        action = "go to another with: cd"
+        raise InfraError("the folder in which this began is gone", action=action) from error
+
+
 def _operating_system(error: OSError) -> int:
     _drain(sys.stdout)
     if isinstance(error, BrokenPipeError):
         return _EXIT_PIPE
     action = _MACHINE_ACTIONS.get(error.errno or 0)
     *_, (last, _) = traceback.walk_tb(error.__traceback__)
-    if action == _NO_SPACE and last.f_globals["__name__"] in (__name__, "click.utils"):
-        sentence = "standard output takes no more: no space left on device"
+    if error.filename is None and last.f_globals["__name__"] in (__name__, "click.utils"):
+        sentence = f"standard output takes no more: {(error.strerror or str(error)).lower()}"
         return _fail(f"{sentence}; free some, or give it another file: > FILE", _EXIT_MACHINE)
     if error.errno == errno.ENOENT and error.filename is None:  # of tempfile
         action = "give one that can be written with TMPDIR"
@@ -316,6 +336,7 @@ _NO_WRITE = "use a directory that you may write, or change its permissions"
 _MACHINE_ACTIONS = {
     errno.ENOSPC: _NO_SPACE,
     errno.EDQUOT: _NO_SPACE,
+    errno.EFBIG: "allow larger files: ulimit -f unlimited",
     errno.ENAMETOOLONG: "name a shorter path",
     errno.EROFS: "use a directory that can be written",
     errno.EACCES: _NO_WRITE,

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 import click
 
 from kdelta.data import is_clone
-from kdelta.errors import InfraError, KdeltaError
+from kdelta.errors import InfraError, KdeltaError, SpecError
 from kdelta.machine import axes
+from kdelta.printable import quoted
 from kdelta.rendering.formats import FORMATS
 
 if TYPE_CHECKING:
@@ -67,8 +68,11 @@ def in_order(*options: Callable[..., Any]) -> Callable[[_Command], _Command]:
 
 
 def words(text: str) -> list[str]:
-    """The value of an option that is a list: its words, between commas."""
-    return [word.strip() for word in text.split(",") if word.strip()]
+    """The value of an option that is a list: its words, between commas.  Raises SpecError."""
+    found = [word.strip() for word in text.split(",")] if text else []
+    if not all(found):
+        raise SpecError(f"a word of {quoted(text)} is empty", action="leave out a comma")
+    return found
 
 
 def gathered(
@@ -250,8 +254,14 @@ def means_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--on",
             "pools",
-            type=FILE,
+            type=OLD_FILE,
             metavar="LAB.TOML",
             help="Measure on the pools that this file names (docs/lab.md).",
         ),
-    )(gathered(command, "means", Means, Means.__slots__))
+    )(gathered(command, "means", _everywhere, Means.__slots__))
+
+
+def _everywhere(**given: Any) -> Means:
+    if given["pool"] and not given["pools"]:
+        raise click.UsageError("--pool is one of a file of pools: add --on LAB.TOML")
+    return Means(**given)

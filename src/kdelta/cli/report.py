@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import re
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,12 +23,16 @@ from kdelta.cli.printing import output_path, say, write_output
 from kdelta.cli.show import one_record
 from kdelta.codegen.table import Recorded
 from kdelta.errors import KdeltaError, SpecError
+from kdelta.files import is_full
 from kdelta.journal.run import RUNS, RunJournal, RunRecord
+from kdelta.printable import quoted
 from kdelta.rendering import mail as mails
 from kdelta.rendering import site as pages
 from kdelta.source import maintainers
 from kdelta.workload import loadable
 
+_COMMIT = re.compile(r'[0-9a-f]{12,40} \("[^"]{1,200}"\)')
+_SITE = re.compile(r"https?://[\w.-]+(?::\d{1,5})?(?:/[\w.~%/+-]*)?", re.ASCII)
 _NAMED = 4  # functions that recipients are looked for by
 
 
@@ -81,15 +86,19 @@ def report(
     trials = [structs.replace(t, workload=sent.get(t.workload, t.workload)) for t in record.trials]
     found = claim(structs.replace(record, trials=tuple(trials)), other, scenario=scenario)
     workloads = loadable(ladder.workload for ladder in found.report.ladders)
-    letter = mails.Letter(workloads=workloads, introduced=introduced)
+    letter = mails.Letter(workloads=workloads)
     if tree:
         explained = found.explanation
         rows = (*explained.rising, *explained.falling) if explained else ()
         functions = [row.function for row in rows if row.function.isidentifier()][:_NAMED]
         who = maintainers.recipients(tree, functions or [found.report.ladders[0].workload])
         commit = maintainers.as_fixed(tree, introduced) if introduced else ""
-        letter = replace(letter, introduced=commit, file=who.files[0], to=who.to, cc=who.cc)
-    text = mails.written(found, letter)
+        introduced = commit
+        letter = replace(letter, file=who.files[0], to=who.to, cc=who.cc)
+    if introduced and not (_COMMIT.fullmatch(introduced) and introduced.isprintable()):
+        action = 'write ID12 ("subject"), or name a --tree that has it'
+        raise SpecError("is no commit with its subject", place="--introduced", action=action)
+    text = mails.written(found, replace(letter, introduced=introduced))
     write_output(text, output)
 
 
@@ -119,8 +128,9 @@ def site(out: Path, runs: Path, address: str) -> None:
 
 
 def _write(out: Path, runs: Path, address: str) -> str:
-    if address and not address.startswith(("https://", "http://")):
-        raise SpecError("is no address of a site", place=address, action="begin it with https://")
+    if address and not _SITE.fullmatch(address):
+        action = "write https://example.org/path"
+        raise SpecError(f"{quoted(address)} is no address of a site", action=action)
     where = output_path(out, folder=True)
     if out.is_dir() and any(out.iterdir()) and not (out / _MARK).is_file():
         raise SpecError("holds something else", place=str(out), action="name a new folder")
@@ -180,5 +190,7 @@ def _replace(out: Path, files: dict[str, bytes]) -> None:
                     old.rename(out)
                 raise
     except OSError as error:
+        if is_full(error):
+            raise
         cause = f"cannot be written: {error.strerror}"
         raise SpecError(cause, place=str(out), action="name another folder") from error

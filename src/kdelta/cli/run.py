@@ -37,9 +37,9 @@ from kdelta.journal.run import RunJournal, RunRecord, unfinished
 from kdelta.journal.status import Assignments
 from kdelta.kernels import debian, reference
 from kdelta.kernels.kernel import Kernel
-from kdelta.machine.axes import MachineSettings
+from kdelta.machine.axes import MachineSettings, with_needs
 from kdelta.metric import plural
-from kdelta.printable import meant, printable
+from kdelta.printable import known, meant, printable
 from kdelta.rendering import bundle
 from kdelta.run import arms, exact
 from kdelta.run.runner import Runner, Trials
@@ -305,14 +305,14 @@ def survey(
 def study_file(name: str) -> Path:
     """The file itself, else the study of that name that kdelta ships.  Raises SpecError."""
     path = Path(name)
-    if path.exists() or "/" in name:
+    if os.path.lexists(path) or "/" in name:
         return path
     shipped = data.directory("studies") / f"{name.removesuffix('.toml')}.toml"
     if shipped.is_file():
         return shipped
-    known = sorted(file.stem for file in shipped.parent.glob("*.toml"))
-    near = workload.meant_by(name) or meant(name, known)
-    action = f"{near}give WORKLOAD:SCENARIO, a TOML file, or one of: {', '.join(known)}"
+    studies = sorted(file.stem for file in shipped.parent.glob("*.toml"))
+    near = workload.meant_by(name) or meant(name, studies)
+    action = f"{near}give WORKLOAD:SCENARIO, a TOML file, or a study: docs/studies.md"
     raise SpecError("no such study or scenario", place=name, action=action)
 
 
@@ -412,8 +412,22 @@ def check_scenarios(study: Study) -> None:
     """
     larger = any("=always" in p.machine.mthp or "=madvise" in p.machine.mthp for p in points(study))
     told: set[str] = set()
-    for name in study.scenarios:
-        load, scenario = workload.parse_reference(name)
+    loads = [workload.parse_reference(name) for name in study.scenarios]
+    phases = {phase.name for load, _ in loads for phase in load.phases}
+    for figure in study.figures:
+        if (
+            figure.phase
+            and figure.phase not in phases
+            and not any(load.declared for load, _ in loads)
+        ):
+            action = known(figure.phase, phases)
+            raise SpecError(f"the figure {figure.name} is of no phase", action=action)
+    for name, (load, scenario) in zip(study.scenarios, loads, strict=True):
+        for point in points(study):
+            machine = with_needs(point.machine, scenario.needs)
+            if 2 * machine.hugepages_2m + 1024 * machine.hugepages_1g >= machine.memory_mib:
+                cause = f"the huge pages asked for do not fit {machine.memory_mib} MiB of memory"
+                raise SpecError(cause, place=name, action="ask for fewer, or more memory_mib")
         if larger and workload.Fact(name="compound_heads", want="0") in scenario.contract:
             cells = ", ".join(f"{name}.{folio}" for folio in scenario.folios)
             instead = f"; in folios it is {cells}" if cells else ""

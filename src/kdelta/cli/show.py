@@ -171,9 +171,9 @@ def _fields(folder: Path) -> dict[str, Any]:
     try:
         record = RunJournal.open(folder).record()
     except StoreError as error:
-        return {"run": folder.name, "fault": error.cause}
+        return {"run": printable(folder.name), "fault": error.cause}
     done = sum(trial.result is not None for trial in record.trials)
-    told = {"run": folder.name, "fault": "", "done": done, "trials": len(record.trials)}
+    told = {"run": printable(folder.name), "fault": "", "done": done, "trials": len(record.trials)}
     told["executing"] = is_held(folder)
     return told | picked(record, ("title", "created", "instrument"))
 

@@ -30,6 +30,8 @@ from kdelta.source import tree as trees
 from kdelta.study import spec
 from kdelta.verdict.comparison import LEAST_SEEDS, Verdict
 
+_MOST_COMMITS = 8  # counted with --tree
+
 
 @click.command()
 @click.argument("what", metavar="WORD|WORKLOAD:SCENARIO", shell_complete=options.scenarios)
@@ -48,6 +50,8 @@ def why(what: str, old: str, new: str, runs: Path, means: Means, tree: Path | No
     A word is enough where it names one scenario: munmap, mmap1, a C file.  Of two series all
     between them are counted, of other kernels these two.  Seeds are added until a step is decided.
     """
+    if old == new:
+        raise SpecError(f"{old} and {new} are one kernel", action="name two")
     what = workload.full_reference(what)
     if not workload.is_reference(what) and len(several := workload.fitting(what)) > 1:
         for name in several:  # a list to choose from

@@ -34,18 +34,15 @@ import msgspec
 from msgspec.structs import replace
 
 from kdelta import process
-from kdelta.errors import BootError, Cancelled, GuestError, InfraError, PoolError, SpecError
-from kdelta.files import decoded, path_of, sha256_of
+from kdelta.errors import BootError, Cancelled, GuestError, InfraError, PoolError
+from kdelta.files import decoded, given, path_of, sha256_of
 from kdelta.host import facts, leases, native, reboot
 from kdelta.host.facts import idle_ticks
 from kdelta.printable import printable
 from kdelta.procfs import cpu_list
 from kdelta.sample import HostFacts
+from kdelta.study.pools import ssh_words
 
-_ADDRESS = re.compile(
-    r"ssh://(?:(?P<user>[A-Za-z_][A-Za-z0-9._-]{0,63})@)?"
-    r"(?P<host>[A-Za-z0-9][A-Za-z0-9.-]{0,252}|\[[0-9a-fA-F:.]{2,45}\])(?::(?P<port>[0-9]{1,5}))?/?"
-)
 _OPTIONS = {
     "BatchMode": "yes",  # a question would wait for ever
     "ConnectTimeout": "15",
@@ -59,6 +56,7 @@ _OPTIONS = {
 }
 _FAILED = 255  # ssh's own exit status; scripts of ours never end with it
 _SHORT_S = 60.0
+_MOST_CONFIG = 1 << 20
 _UNKNOWN_KEY = ("Host key verification failed", "REMOTE HOST IDENTIFICATION HAS CHANGED")
 _REFUSED_KEY = ("Permission denied", "Too many authentication failures")
 NO_SUDO = "there: visudo -f /etc/sudoers.d/kdelta, a line: USER ALL=(ALL) NOPASSWD: ALL"
@@ -69,17 +67,6 @@ _SUDO = 'if [ "$(id -u)" = 0 ]; then S=; else S="sudo -n"; fi; '
 
 class RefusedError(InfraError):
     """The machine answers, and it or its key is not accepted: to wait would not help."""
-
-
-def parse(text: str) -> list[str]:
-    """ssh://[USER@]HOST[:PORT] (HOST: or an alias) as the client takes it.  Raises SpecError."""
-    found = _ADDRESS.fullmatch(text)
-    port = int(found["port"] or 0) if found else 0
-    if found is None or port > 65535:
-        cause = f"{printable(text, 100)!a} is no address of a host"
-        raise SpecError(cause, action="write ssh://USER@HOST:PORT")
-    user = ["-l", found["user"]] if found["user"] else []
-    return [*(["-p", str(port)] if port else []), *user, "--", found["host"].strip("[]")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,10 +105,12 @@ class Remote:
         """name: what messages call the machine; sockets: a private folder with a short path."""
         self.name, self.cancelled = name, cancelled
         self._config = ["-F", str(path_of(ssh_config))] if ssh_config else []
+        for path in self._config[1:]:
+            given(Path(path), _MOST_CONFIG, "name a plain file as ssh_config")
         control = {**_OPTIONS, "ControlPath": f"{sockets}/%C"}
         options = [word for key, value in control.items() for word in ("-o", f"{key}={value}")]
         self._client = ["ssh", *self._config, *options]
-        self._where = parse(address)
+        self._where = ssh_words(address)
 
     def ask(
         self, script: str, *, timeout: float = _SHORT_S, stdin: IO[bytes] | None = None
@@ -179,7 +168,7 @@ def connection(
     name: str, address: str, cancelled: threading.Event, ssh_config: str = ""
 ) -> Iterator[Remote]:
     """A machine by its address, until the end of the block.  Raises SpecError, InfraError."""
-    parse(address)
+    ssh_words(address)
     if process.which("ssh") is None:
         raise InfraError("there is no ssh", action="install it: apt-get install openssh-client")
     # A socket's path has at most 107 characters, ssh's own random suffix among them.

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kdelta.errors import SpecError
-from kdelta.files import content
+from kdelta.files import given
 from kdelta.imports.record import SourceFile
 from kdelta.printable import quoted
 
@@ -32,6 +32,10 @@ def found_in(paths: Sequence[Path]) -> list[tuple[Path, str]]:
     Files that were given one by one and have one name are called with the folders that differ.
     Raises SpecError for too many files.
     """
+    if len(paths) > MAX_FILES:
+        raise SpecError(f"more than {MAX_FILES} files", action="import a part of them")
+    if twice := next((path for path in paths if paths.count(path) > 1), None):
+        raise SpecError("it is named twice", place=str(twice), action="name it once")
     found: list[tuple[Path, str]] = []
     # os.path's does not raise for a path that this user may not look at: loading it says why.
     alone = [path for path in paths if not os.path.isdir(path)]  # noqa: PTH112
@@ -101,16 +105,9 @@ def labels_of(names: Sequence[str]) -> list[str]:
 
 def load(path: Path, name: str) -> tuple[bytes, SourceFile]:
     """A file's content and its SourceFile without lines.  Raises SpecError."""
-    try:
-        before = path.stat()
-        data = content(path, MAX_BYTES)
-        after = path.stat()
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
-        action = "check the path, or import a part of it"
-        raise SpecError(f"it cannot be read: {why}", place=name, action=action) from error
-    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
-        raise changed(name)
+    data = given(path, MAX_BYTES, "check the path, or import a part of it")
+    if not name.encode(errors="replace").decode() == name:
+        raise SpecError("its name is no UTF-8", place=name, action="rename it")
     return data, SourceFile(name=name, sha256=hashlib.sha256(data).hexdigest(), size=len(data))
 
 

@@ -132,7 +132,7 @@ def read_google_benchmark(sources: Sources, labels: Labels, found: Collected) ->
         }
         for one in single or means:
             failure = str(one.get("error_message") or "failed") if one.get("error_occurred") else ""
-            named = ("benchmark", str(one.get("run_name") or one.get("name", "")))
+            named = ("benchmark", str(one.get("run_name") or one.get("name") or ""))
             threads = [("threads", str(one["threads"]))] if "threads" in one else []
             group, n = (named, *threads), one.get("repetitions")
             for name, unit, better, scale in _google_figures(one, place):

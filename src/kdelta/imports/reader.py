@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,7 @@ def read(
     if not (contents.readings or contents.published or contents.audited):
         action = " ".join(contents.notes) or "import what was measured"
         raise SpecError("nothing in it can be judged", place=str(paths[0]), action=action)
+    _check_names(contents, str(paths[0]))
     # More cannot be judged in seconds: tests by ranks are quadratic.
     replicates = {(one.arm, one.metric, one.group, one.replicate) for one in contents.readings}
     series = Counter(key[:3] for key in replicates)
@@ -102,6 +104,20 @@ def read(
             raise changed(name)
     arms = tuple(dict.fromkeys(labels))
     return sources, _ordered(contents, arms if len(arms) == len(paths) else (), files, kind), kind
+
+
+def _check_names(contents: Contents, place: str) -> None:
+    """Raise SpecError for a name that is none, and for an arm that is old and new."""
+    figures: list[ImportReading | Published] = [*contents.readings, *contents.published]
+    every = {(one.arm, one.metric, one.group) for one in figures}
+    names = {name for arm, metric, group in every for name in (arm, metric, *chain(*group))}
+    for name in names:
+        if not name or "\0" in name:
+            cause = f"an arm, a metric or a setting is called {quoted(name)}"
+            raise SpecError(cause, place=place, action="give it a name")
+    if contents.roles and contents.roles.old in contents.roles.new:
+        cause = f"{printable(contents.roles.old, 60)} is the old arm and a new one"
+        raise SpecError(cause, place=place, action="give it one role")
 
 
 def _loaded(path: Path, name: str, encoding: str) -> SourceFile:

@@ -278,6 +278,8 @@ def load(folder: Path) -> Import:
     if found is None or found.format != FORMAT:
         cause = f"format {found.format if found else 0} where this version reads {FORMAT}"
         raise StoreError(cause, place=str(path), action="import it again")
+    if msgspec.json.encode(found) != path.read_bytes():
+        raise files.damaged(path, "it has more than an import writes", action="import it again")
     return found
 
 

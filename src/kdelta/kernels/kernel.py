@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import zlib
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from pathlib import Path
 from kdelta import options
 from kdelta.errors import InfraError, KdeltaError, SpecError
 from kdelta.files import digest_of, path_of, sha256_of
-from kdelta.kernels.image import BadImage, configuration, inspect
+from kdelta.kernels.image import BadImage, configuration, inspect, unpacked_kernel
 from kdelta.sample import KernelIdentity
 
 
@@ -110,6 +111,8 @@ def kernel_of_file(reference: str, arch: str) -> Kernel:
             place=str(path),
             action=f"choose the architecture with: --arch {facts.arch}" if facts.arch else "",
         )
+    with contextlib.suppress(InfraError):  # without the program that unpacks it QEMU will tell
+        unpacked_kernel(path)
     return Kernel(
         reference=reference,
         release=facts.release,

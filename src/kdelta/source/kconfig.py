@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kdelta import cache, data
 from kdelta.errors import SpecError
-from kdelta.files import content, path_of
+from kdelta.files import given, path_of
 
 DEFAULT = "deb"
 # Every name stands on those before it: the base that boots, what distributions add.
@@ -134,16 +134,8 @@ def parse(text: str) -> dict[str, str]:
 
 
 def _read(path: Path) -> str:
-    try:
-        text = content(path, _MOST_BYTES).decode(errors="replace")
-    except OSError as error:
-        raise SpecError(
-            f"the configuration cannot be read: {error.strerror}",
-            place=str(path),
-            action="name a readable .config or fragment",
-        ) from error
+    action = "name a .config or a fragment"
+    text = given(path, _MOST_BYTES, action, "the configuration").decode(errors="replace")
     if not parse(text):
-        raise SpecError(
-            "the file sets no option", place=str(path), action="name a .config or a fragment"
-        )
+        raise SpecError("the file sets no option", place=str(path), action=action)
     return text

@@ -287,14 +287,14 @@ def failure(title: str, text: str, log: Path, place: Path) -> SourceError | Infr
 
 
 def check_confinement() -> None:
-    """Raise SpecError when builds cannot be confined here, with what to do about it."""
+    """Raise InfraError when builds cannot be confined here, with what to do about it."""
     why = "bubblewrap is not installed"
     if process.which(_PROGRAM) is not None:
         done = process.run(confined_command(["true"], writable=()), timeout=_PROBE_S, check=False)
         if not done.returncode:
             return
         why = f"bubblewrap does not work here ({done.last_words})"
-    raise SpecError(
+    raise InfraError(
         f"a stranger's source is built confined, and {why}",
         action=f"install it: {as_root('apt-get install bubblewrap')}; or, if you have read the"
         " patches and trust them as your own, add --trust",

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from kdelta import process
 from kdelta.errors import SpecError
-from kdelta.files import content, mail_of
+from kdelta.files import given, mail_of
 from kdelta.printable import printable
 from kdelta.source import git, tree
 from kdelta.source.tree import SourceTree
@@ -29,6 +29,7 @@ from kdelta.source.tree import SourceTree
 MOST = 200
 _MOST_BYTES = 64 << 20
 _MOST_MAILS = 500
+_NAME_ONE = "name a patch or a mailbox"
 _MOST_TEXT = 256 << 10
 _LONGEST = 200
 _NAMED = 6
@@ -193,17 +194,20 @@ def _in_order(box: Path, mails: Sequence[PatchMail]) -> list[PatchMail]:
     return sorted(tagged, key=lambda mail: mail.number)
 
 
-def _split(box: Path, folder: Path, name: str) -> list[PatchMail]:
-    """The mails of a mailbox, without answers.  name: the title of one without a subject."""
+def _split(box: Path, folder: Path, file: Path) -> list[PatchMail]:
+    """The mails of a mailbox, a copy of file, without answers.  One without a subject has the title
+    of the file.
+    """
     with box.open("rb") as stream:
         count = sum(line.startswith(b"From ") for line in stream)
     if count > _MOST_MAILS:
-        raise _bad(box, f"{count} messages")
+        raise _bad(file, f"{count} messages")
     done = git.run("mailsplit", f"-o{folder}", "--", str(box.absolute()), check=False)
     if done.returncode:
-        raise _bad(box, f"what git does not understand ({done.last_words})")
+        said = done.last_words.replace(str(box.absolute()), file.name)
+        raise _bad(file, f"what git does not understand ({said})")
     parts = sorted(each for each in folder.iterdir() if each.name.isdecimal())
-    return [mail for each in parts if (mail := _mail(each, name))]
+    return [mail for each in parts if (mail := _mail(each, file.stem))]
 
 
 def _bad(box: Path, what: str) -> SpecError:
@@ -400,7 +404,7 @@ def _letters(files: Sequence[Path], folder: Path) -> tuple[str, list[PatchMail]]
         # One message as a mail program saves it is a mailbox without its first line.
         start = b"" if text.startswith(b"From ") else b"From - Thu Jan 1 00:00:00 1970\n"
         box.write_bytes(start + text)
-        mails = _split(box, place, file.stem)
+        mails = _split(box, place, file)
         letter = next((mail for mail in mails if mail.total and not mail.number), None)
         if letter and not cover:
             cover = f"{letter.title}\n{letter.text}"
@@ -451,13 +455,9 @@ def _line(text: str) -> str:
 
 def _content(file: Path) -> bytes:
     """Raises SpecError for a file that cannot be a patch."""
-    try:
-        if found := content(file, _MOST_BYTES):
-            return found
-        why = "the file is empty"
-    except OSError as error:
-        why = f"the file cannot be read: {error.strerror}"
-    raise SpecError(why, place=str(file), action="name a patch or a mailbox")
+    if found := given(file, _MOST_BYTES, _NAME_ONE, "the file"):
+        return found
+    raise SpecError("the file is empty", place=str(file), action=_NAME_ONE)
 
 
 def _check_count(count: int, place: str) -> None:

@@ -92,6 +92,11 @@ def parse(text: str) -> TreeReference:
     if len(settings["cc"]) > 1:
         raise SpecError(f"'{text}' names two compilers", action="name one")
     release, path, commit = _base(base)
+    if path is None and not (_POINT.fullmatch(release) or _PACKAGE.fullmatch(release)):
+        raise SpecError(
+            f"'{release}' is not the version of a kernel's source",
+            action="write tree:deb:6.17.8, or tree:deb:6.12.107-1 with Debian's patches",
+        )
     return TreeReference(
         text=text,
         release=release,
@@ -345,11 +350,6 @@ def of_release(reference: str, *, progress: Progress | None = None) -> SourceTre
     Fetched when first asked for, then in the cache.  Raises SpecError for an unknown one,
     InfraError when it cannot be fetched.
     """
-    if not (_POINT.fullmatch(reference) or _PACKAGE.fullmatch(reference)):
-        raise SpecError(
-            f"'{reference}' is not the version of a kernel's source",
-            action="write tree:deb:6.17.8, or tree:deb:6.12.107-1 with Debian's patches",
-        )
     if (known := _known(reference)) is None:
         with cache.locked(f"sources-deb-{reference}"):
             known = _known(reference) or _fetched(reference, progress)

@@ -22,11 +22,16 @@ import msgspec
 from msgspec import Meta, Struct
 
 from kdelta.errors import SpecError
-from kdelta.files import content, toml_of
-from kdelta.printable import printable
+from kdelta.files import given, toml_of
+from kdelta.printable import printable, quoted
 
-_MOST_BYTES = 1 << 20
+MOST_BYTES = 1 << 20
+_Word = Annotated[str, Meta(pattern="^[^\0]+$", max_length=4000)]
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,40}")
+_ADDRESS = re.compile(
+    r"ssh://(?:(?P<user>[A-Za-z_][A-Za-z0-9._-]{0,63})@)?"
+    r"(?P<host>[A-Za-z0-9][A-Za-z0-9.-]{0,252}|\[[0-9a-fA-F:.]{2,45}\])(?::(?P<port>[0-9]{1,5}))?/?"
+)
 
 
 class DaskPool(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="dask"):
@@ -45,7 +50,7 @@ class HostPool(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind"
     ssh_config: Annotated[str, Meta(max_length=400)] = ""
     boot_s: Annotated[float, Meta(ge=10, le=86400)] = 900.0
     most_boots: Annotated[int, Meta(ge=1, le=10_000)] = 200
-    reset: Annotated[tuple[str, ...], Meta(max_length=64)] = ()
+    reset: Annotated[tuple[_Word, ...], Meta(min_length=1, max_length=64)] = ()
 
 
 class Checks(Struct, frozen=True, forbid_unknown_fields=True):
@@ -65,13 +70,20 @@ class LabPools(Struct, frozen=True, forbid_unknown_fields=True):
     check: Checks = Checks()
 
 
+def ssh_words(text: str, place: str = "") -> list[str]:
+    """ssh://[USER@]HOST[:PORT] (HOST: or an alias) as the client takes it.  Raises SpecError."""
+    found = _ADDRESS.fullmatch(text)
+    port = int(found["port"] or 22) if found else 0
+    if found is None or port not in range(1, 65536):
+        cause = f"{quoted(text)} is no address of a host"
+        raise SpecError(cause, place=place, action="write ssh://USER@HOST:PORT")
+    user = ["-l", found["user"]] if found["user"] else []
+    return [*(["-p", str(port)] if found["port"] else []), *user, "--", found["host"].strip("[]")]
+
+
 def load(path: Path) -> LabPools:
     """The pools of a file.  Raises SpecError that names the key."""
-    try:
-        text = content(path, _MOST_BYTES).decode(errors="replace")
-    except OSError as error:
-        cause = f"cannot be read: {error.strerror}"
-        raise SpecError(cause, place=str(path), action="see docs/lab.md") from error
+    text = given(path, MOST_BYTES, "see docs/lab.md").decode(errors="replace")
     return parse(text, str(path))
 
 
@@ -82,6 +94,9 @@ def parse(text: str, path: str) -> LabPools:
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         cause = f"is no list of pools: {printable(str(error), 200)}"
         raise SpecError(cause, place=path, action="see docs/lab.md") from error
+    for pool in found.pool.values():
+        if isinstance(pool, HostPool):
+            ssh_words(pool.address, path)
     if sum(isinstance(pool, DaskPool) for pool in found.pool.values()) > 1:
         action = "leave one: a scheduler has any number of workers"
         raise SpecError("two pools count", place=path, action=action)

@@ -129,14 +129,14 @@ MAX_BYTES = 65536
 MAX_TRIALS = 10000
 
 # Control characters and direction overrides could make a terminal show another text than the file.
-_HIDDEN = r"\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
+_HIDDEN = r"\x00-\x1f\x7f-\x9f\xad\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff"
 
 _NAME = r"\A[a-z0-9][a-z0-9-]{0,63}\Z"
 Name = Annotated[
     str,
     Meta(pattern=_NAME, description="a name of lower-case letters, digits and dashes, at most 64"),
 ]
-_LINE, _TEXT = rf"\A[^{_HIDDEN}]{{1,200}}\Z", rf"\A(?:\n|[^{_HIDDEN}]){{0,4000}}\Z"
+_LINE, _TEXT = rf"\A(?=.*\S)[^{_HIDDEN}]{{1,200}}\Z", rf"\A(?:\n|[^{_HIDDEN}]){{0,4000}}\Z"
 Line = Annotated[str, Meta(pattern=_LINE, description="one line of 1 to 200 printable characters")]
 Text = Annotated[str, Meta(pattern=_TEXT, description="printable text of at most 4000 characters")]
 ProbeName = Annotated[str, Meta(pattern=probes.PATTERN, description=probes.DESCRIPTION)]
@@ -290,12 +290,7 @@ _LOCKED_DOWN = re.compile(r"(?:^|\s)lockdown=(?!none)")
 def load(path: Path) -> Study:
     """The study in a TOML file.  Raises SpecError naming the file and the key."""
     place = str(path)
-    try:
-        data = files.content(path, MAX_BYTES)
-    except OSError as error:
-        cause = f"the study cannot be read: {error.strerror or error}"
-        action = "give the path of a study's TOML file"
-        raise SpecError(cause, place=place, action=action) from error
+    data = files.given(path, MAX_BYTES, "give the path of a study's TOML file", "the study")
     try:
         return from_text(data.decode(), place)
     except UnicodeDecodeError as error:
@@ -377,7 +372,7 @@ def _study(data: Mapping[str, object], place: str) -> Study:
     _no_duplicates(study.scenarios, place, "scenarios")
     _no_duplicates(study.kernels, place, "kernels")
     known = set(study.gap) <= set(study.kernels) or any(map(is_range, study.kernels))
-    if study.gap and not (len(study.gap) == 2 and known):
+    if study.gap and not (len(study.gap) == len({*study.gap}) == 2 and known):
         cause = "a gap is two of the kernels, the good and the regressed one"
         raise wrong(place, "gap", cause, 'write, for example, gap = ["6.16", "6.17"]')
     traced = not study.instrument.traits.judged
@@ -393,6 +388,9 @@ def _study(data: Mapping[str, object], place: str) -> Study:
     for name in Matrix.__struct_fields__:
         values = [str(value) for value in getattr(study.matrix, name)]
         _no_duplicates(values, place, f"matrix.{name}")
+    for point in points(study):
+        sizes = [pair.partition("=")[0] for pair in point.machine.mthp.split(",")]
+        _no_duplicates(sizes, place, "mthp")
     arms = (len(study.kernels) + has_control(study)) * len(points(study))
     trials = arms * len(study.scenarios) * study.plan.rounds
     if trials > MAX_TRIALS:
