@@ -56,7 +56,7 @@ def test_failures_do_not_stop_others(command: Command) -> None:
 
 def test_a_guest_that_hangs_is_given_up(command: Command) -> None:
     # Three tries, and each takes its whole time.
-    text = command.run("run", "faulty:hang", *KERNELS, "--timeout", "20", status=1)
+    text = command.run("run", "faulty:hang", *KERNELS, "--timeout", "20", status=3)
     assert outcomes(command) == ["guest-error"] * 2
     assert " within 20 s" in text
     command.no_guests()
@@ -238,8 +238,8 @@ def test_a_read_only_cache_serves_what_it_holds(command: Command) -> None:
     script = f'mount --bind {there} {there} && mount -o remount,bind,ro {there} && exec "$@"'
     sealed = [*namespace("--mount"), "sh", "-c", script, "sh"]
     command.run("run", GOOD, *ONE_KERNEL, "--again", "--new", prefix=sealed)
-    other = command.run("run", GOOD, *ONE_KERNEL, "--memory-mib", "999", status=1, prefix=sealed)
-    assert f"infra-error: {there}/locks/checkpoints-" in other
+    other = command.run("run", GOOD, *ONE_KERNEL, "--memory-mib", "999", status=3, prefix=sealed)
+    assert f"{there}/locks/checkpoints-" in "".join(other.split())
     assert "the cache cannot be written: Read-only file system" in other
 
 
@@ -251,15 +251,13 @@ def test_a_truncated_image_is_refused(command: Command, tmp_path: Path) -> None:
     assert str(image) in text
 
 
-def test_a_damaged_image_fails_alone(command: Command, tmp_path: Path) -> None:
+def test_a_damaged_image_is_refused(command: Command, tmp_path: Path) -> None:
     content = bytearray(lab.kernel("6.17").image.read_bytes())
     content[5_000_000:5_004_096] = bytes(4096)
     image = tmp_path / "bzImage"
     image.write_bytes(content)
-    lab.machine("6.17").checkpoint()  # the timeout is for the other's boots
-    text = command.run("run", GOOD, "--kernels", f"6.17,file:{image}", "--timeout", "4", status=1)
-    assert outcomes(command) == ["boot-error", "ok"]
-    assert "PID 1 did not greet within 4 s" in text
+    text = command.run("run", GOOD, "--kernels", f"6.17,file:{image}", status=2)
+    assert "its payload is damaged" in text
 
 
 def test_results_of_two_qemus_that_passed_the_self_test_are_compared(command: Command) -> None:
