@@ -613,11 +613,12 @@ def answer(journal: RunJournal, *, summary: bool | None = None) -> None:
 
 
 def answered(journal: RunJournal) -> RunRecord:
-    """A run with its answers in its folder.  Raises InfraError where all of its trials failed."""
+    """A run with its answers in its folder.  Raises InfraError where no trial has a count."""
     record = journal.record()
     bundle.write_run_files(record, journal.folder)
     failed = [trial for trial in record.trials if _failed(trial)]
-    if not failed or len(failed) < len(record.trials):
+    counted = any(each.result and each.result.outcome is Outcome.INVALID for each in failed)
+    if counted or not failed or len(failed) < len(record.trials):
         return record
     cause, *others = dict.fromkeys(trial.result.reason for trial in failed if trial.result)
     more = f" (and {len(others)} other causes)" * bool(others)
