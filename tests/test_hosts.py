@@ -84,6 +84,7 @@ def test_a_machine_that_is_not_accepted_is_not_waited_for(
 def test_the_command_to_try_is_the_one_that_is_given(fake: FakeHost, tmp_path: Path) -> None:
     (fake.folder / "down").write_text("Host key verification failed.")
     own = str(tmp_path / "config")
+    Path(own).touch()
     with connection("box", "ssh://me@b:7", threading.Event(), own) as connected:
         with pytest.raises(RefusedError) as raised:
             connected.get("true")
