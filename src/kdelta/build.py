@@ -124,10 +124,10 @@ def _not_c(source: Path, said: str) -> SpecError:
     found = [line for line in lines if re.search(r"\b(?:error|undefined reference)\b", line)]
     first = printable((found or [line for line in lines if line] or ["no reason given"])[0], 300)
     where, _, cause = first.partition(" error: ")
-    if re.search(r"\bKilled\b|memory", first):
-        cause = "does not compile with 1 GiB of memory and 7 s"
-        return SpecError(cause, place=str(source), action="make it smaller")
     if not re.search(r":\d", where):
+        if re.search(r"Killed signal|out of memory|virtual memory exhausted", first):
+            cause = "does not compile with 1 GiB of memory and 7 s"
+            return SpecError(cause, place=str(source), action="make it smaller")
         return SpecError(f"does not compile: {cause or first}", place=str(source))
     if "impossible constraint" in cause:
         cause += "; the phase of KD_BEGIN() and of KD_END() is a number from 0 to 7, no variable"
