@@ -190,10 +190,14 @@ def test_hundredths_of_percent_are_told_and_are_no_change(monkeypatch: pytest.Mo
         ("900+40960", 1, Effect.OPEN, Ruling.UNDECIDED),  # by fewer
         ("1100+40960", 1, Effect.MORE, Ruling.REJECT),
         ("900+80", 1, Effect.LESS, Ruling.ACCEPT),  # a field of a structure
+        ("900+360", 1, Effect.LESS, Ruling.ACCEPT),  # 36 bytes are worth 9 instructions of 10
         ("990+2560", 1, Effect.OPEN, Ruling.UNDECIDED),  # 256 are worth 64, of one fewer
         ("1005+2560", 1, Effect.OPEN, Ruling.UNDECIDED),  # 256 bytes are worth up to 64 %
+        ("1005+2560", 70, Effect.MORE, Ruling.ACCEPT),
         ("1005+40960", 1, Effect.OPEN, Ruling.UNDECIDED),  # within the tolerance or far not
+        ("1005+40960", 70, Effect.OPEN, Ruling.UNDECIDED),
         ("1005+40960", 0.1, Effect.MORE, Ruling.REJECT),  # whatever they are worth
+        ("1005+40960", 0, Effect.MORE, Ruling.REJECT),
     ],
 )
 def test_a_page_that_is_copied_by_one_instruction_is_no_less_work(
@@ -288,6 +292,9 @@ def test_who_pays_for_patch_1_and_who_gains_by_patch_3(monkeypatch: pytest.Monke
     found, _ = along(monkeypatch, *names, base="1000")
     page = paged(series(*names, base="1000"), found)
     assert [(row.longer, row.shorter) for row in page.patches] == [(1, 0), (0, 0), (0, 1)]
+    text = " ".join(view.text(page).split())
+    assert "Who pays, who gains patch 1 patch 3 all" in text
+    assert f"{SCENARIOS[1]} (base pages) +10.00 % -18.18 % -10.00 %" in text
     rows = json.loads(view.json(page))["paths"][0]["parts"]
     assert [(row["patch"], round(row["percent"], 2)) for row in rows] == [(1, 10.0), (3, -18.18)]
     cells = "".join(f'<td class="number">{n} %</td>' for n in ("+10.00", "-18.18", "-10.00"))

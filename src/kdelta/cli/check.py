@@ -160,6 +160,7 @@ def check(
     for words in claims:
         parse(words)  # a mistake in an option is reported before a source is fetched
     scenarios, uncelled = _scenarios(only, also, pages, field=field, probe=probe)
+    _look_at(scenarios, probe)
     before = read(against, probe) if against else None
     arches = _arches(arch)
     asked, alone = _base(given.pop("base"), given["config"])
@@ -181,6 +182,7 @@ def check(
             found = _shortened(found)
         claimed = declared(found.cover, found.steps, claims)
         counted = list(dict.fromkeys([*scenarios, *(claim.scenario for claim in claimed)]))
+        _look_at(counted[len(scenarios) :], probe)
         checking = _Check(
             source=source, series=found, scenarios=counted, caged=caged, folder=folder, probe=probe,
             command=command, whole=whole, own=own, ahead=ahead, **given,
@@ -338,9 +340,6 @@ class _Check:
         progress: Progress,
     ) -> CheckPage:
         """Build, count, and write the page into the folder."""
-        study = _study(self.scenarios, self.probe)
-        for name in self.scenarios:
-            check_scenarios(spec.with_settings(study, scenarios=[name]))
         sides: list[CheckedSeries] = []
         try:
             for arch in (HOME, *arches):
@@ -466,7 +465,7 @@ def _opened(
         yield partial(_commits, base.path, missing)
     else:
         action = "name mailboxes and patches, or a range A..B of the base's repository"
-        given(Path(missing), 0, action)
+        given(Path(missing), 0, action)  # says what it is, as it is no file
 
 
 def _check_tools(base: TreeReference, arch: str, probe: str | None = None) -> None:
@@ -529,10 +528,13 @@ def _scenarios(
         raise SpecError(
             f"no scenario fits {', '.join(only)}{no_cell}", action="see: kdelta survey --list"
         )
-    study = _study(found, probe)
-    for name in found:
-        check_scenarios(spec.with_settings(study, scenarios=[name]))
     return found, why
+
+
+def _look_at(scenarios: Sequence[str], probe: str | None = None) -> None:
+    """Raise SpecError for what cannot be counted, before anything is fetched."""
+    for name in scenarios:
+        check_scenarios(_study([name], probe))
 
 
 # ---- one commit --------------------------------------------------------------------------------
@@ -582,15 +584,14 @@ def commit(
     """
     scenarios, _ = _scenarios(only, also, _SIZES, field=field)
     every, _ = _scenarios((), (), _SIZES, field=True)
-    study = _study(scenarios, None)
-    for name in scenarios:
-        check_scenarios(spec.with_settings(study, scenarios=[name]))
+    _look_at(scenarios)
     asked = commits.asked(what, tree)
     confined = path_of(what).is_file() and not means.trust
     if confined:
         make.check_confinement()
     with reporting() as progress, tempfile.TemporaryDirectory(prefix="kdelta-commit-") as scratch:
         qemu, stop = means.wanted_qemu, threading.Event()
+        study = _study(scenarios, None)
         bench = exact.bench_of(study, qemu, stop, progress, again=means.again)
         counter = compare.Counter(study, bench, Path(scratch), _report, means.jobs)
         executed = partial(counter.executed, scenarios=scenarios, stored=no_count)

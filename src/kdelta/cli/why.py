@@ -30,8 +30,6 @@ from kdelta.source import tree as trees
 from kdelta.study import spec
 from kdelta.verdict.comparison import LEAST_SEEDS, Verdict
 
-_MOST_COMMITS = 8  # counted with --tree
-
 
 @click.command()
 @click.argument("what", metavar="WORD|WORKLOAD:SCENARIO", shell_complete=options.scenarios)
