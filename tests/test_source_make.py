@@ -12,8 +12,10 @@ import pytest
 from kdelta import arch as arches
 from kdelta import data, workload
 from kdelta.errors import InfraError, SpecError
+from kdelta.kernels import reference
 from kdelta.source import kconfig, make, tree_reference
 from kdelta.toolchains import Family, Toolchain
+from kdelta.transplant import releases
 
 HERE = Path("/somewhere")
 
@@ -254,8 +256,11 @@ def test_a_file_is_a_strangers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         with pytest.raises(InfraError, match="built confined, and bubblewrap is not") as caught:
             tree_reference.caged([*own, one], trust=False)
         assert "--trust" in caught.value.action
+    for name in (f"tree:deb:6.17.8+{patch}", f"tree:deb:6.17.8+fragment={patch}"):
+        with pytest.raises(InfraError, match="built confined"):  # before a source is looked for
+            reference.resolve(name)
     with pytest.raises(InfraError, match="built confined"):
-        tree_reference.caged([], [patch], trust=False)
+        releases.of_words(object(), [str(patch)], "6.17+x", None, trust=False)  # type: ignore[arg-type]
 
 
 def test_a_build_is_bounded_and_a_strangers_in_a_cage(tmp_path: Path) -> None:

@@ -74,10 +74,10 @@ def _of_source(target: str, asked: dict[str, Any], progress: Progress) -> tables
         raise click.UsageError("with --source, write OBJECT:FUNCTION, such as mm/mincore.o:NAME")
     text = asked["source"].removeprefix(tree_reference.PREFIX)
     source = tree_reference.parse(tree_reference.PREFIX + text)
+    confined = tree_reference.caged(source.variants, source.fragments, trust=asked["trust"])
     base = tree_reference.source(source, progress=progress)
     variants = [tree_reference.of_word(word) for word in words(asked["variants"])]
     trees = [base, *(tree_reference.applied(base, [one]) for one in variants)]
-    confined = tree_reference.caged(source.variants, source.fragments, trust=asked["trust"])
     compilers = words(asked["compilers"])
     if source.compiler and compilers:
         raise click.UsageError("the source names a compiler; leave out cc= or --compilers")

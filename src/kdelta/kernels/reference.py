@@ -130,11 +130,11 @@ def built(
 ) -> Build:
     """The kernel of tree:..., cached or built now.  Raises SpecError, SourceError, InfraError."""
     named = tree_reference.parse(reference)
+    confined = tree_reference.caged(named.variants, named.fragments, trust=trust)
     parsed = tree_reference.located(named, progress=progress)
     packaged = partial(packaged_config, flavour=flavour, progress=progress)
     config = tree_reference.configured(parsed, packaged, target=arch)
     found = tree_reference.source(parsed, progress=progress)
-    confined = tree_reference.caged(named.variants, named.fragments, trust=trust)
     chain = build.compiler(parsed.compiler, target=arch, progress=progress)
     made = build.build(found, config, chain, progress=progress, confined=confined)
     if made.lost:

@@ -89,8 +89,8 @@ def resolve_all(
     """
     parsed = {text: parse(text) for text in texts}
     for _, words in parsed.values():  # before a source is fetched
-        for word in words:
-            _ = is_option(word) or tree_reference.of_word(word)
+        patches = [word for word in words if not is_option(word)]
+        tree_reference.caged([*map(tree_reference.of_word, patches)], trust=trust)
     grounds = {
         base: ground_of(base, arch, flavour, progress=progress)
         for base in dict.fromkeys(base for base, words in parsed.values() if words)
@@ -134,8 +134,8 @@ def of_words(
         ran = executed(ground.kernel)
         return without.without(ground, off, ran, reference=text, progress=progress)
     variants = [tree_reference.of_word(word) for word in words]
-    patched = tree_reference.applied(ground.tree, variants)
     confined = tree_reference.caged(variants, trust=trust)
+    patched = tree_reference.applied(ground.tree, variants)
     called = ("undo=" * v.undone + (v.file or v.name) for v in variants)
     name = "+".join((ground.tree.name, *called))
     known = wide.ExecutedObjects(partial(executed, ground.kernel) if executed else None)
