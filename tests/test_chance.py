@@ -115,6 +115,7 @@ def test_a_timer_may_end_a_window() -> None:
     ("old", "new", "verdict"),
     [
         (reading(1000), reading(1000, far=(2200, 10)), Verdict.UNDECIDED),  # each sixth
+        (reading(1000, far=(2200, 10)), reading(1000), Verdict.UNDECIDED),
         (reading(1000, far=(2200, 10)), reading(1000, far=(2200, 10)), Verdict.SAME),
         (reading(1000, far=(2200, 10)), reading(1000, far=(2200, 20)), Verdict.UNDECIDED),
         (reading(1000, far=(2200, 10)), reading(1000, far=(2600, 8)), Verdict.UNDECIDED),

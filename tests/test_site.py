@@ -287,7 +287,9 @@ def test_other_machines_are_left_out_and_said_to_be() -> None:
     usual = ladder_records.ladder(1)
     without = replace(usual.study, machine=replace(usual.study.machine, thp="never"))
     huge = replace(usual, run_id="other-thp", study=without)
-    lab = lab_of([usual, stranger, huge, replace(usual, run_id="again")], most_pairs=10)
+    rt = replace(usual.study, machine=replace(usual.study.machine, flavour="rt"))
+    again = replace(usual, run_id="again", study=rt)  # another kernel, and no other machine
+    lab = lab_of([usual, stranger, huge, again], most_pairs=10)
     assert {run[0] for run in lab.runs} == {usual.run_id, "again"}
     assert any("stranger: counted on another machine" in text for text in lab.left_out)
     assert any(text.startswith("other-thp: ") and "thp never" in text for text in lab.left_out)

@@ -753,6 +753,9 @@ class _Gathered:
                     self._add_steps(steps, record, alone=other is not record)
 
 
+_OF_KERNELS = ("arch", "flavour")  # asked for with a machine: the lab has lines of kernels for them
+
+
 def _of_one_machine(every: Sequence[RunRecord]) -> tuple[list[_Used], str, tuple[str, ...]]:
     left_out: list[str] = []
     machines: list[tuple[str, _Used]] = []
@@ -769,7 +772,7 @@ def _of_one_machine(every: Sequence[RunRecord]) -> tuple[list[_Used], str, tuple
             left_out.append(f"{record.run_id}: {why}")
             continue
         asked = structs.asdict(record.study.machine)
-        usual = structs.asdict(MachineSettings())
+        usual = structs.asdict(MachineSettings()) | {one: asked[one] for one in _OF_KERNELS}
         own = [f"{name} {n}" for name, n in asked.items() if n != usual[name]]
         machine = ", ".join([*told, *own])
         machines.append((machine, _Used(record=record, evidence=evidence, found=found)))
