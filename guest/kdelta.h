@@ -1595,8 +1595,8 @@ kd_api bool kd_stated(const char *name)
 }
 
 /*
- * Counters of what was not done: dropped, refused, put off; and of huge pages.  Files of lines "NAME VALUE", or of
- * pairs of lines "GROUP: NAME ..." and "GROUP: VALUE ..."; the words say which of their counters.
+ * Counters of what was not done (dropped, refused, put off) and of huge pages.  Files of lines
+ * "NAME VALUE", or of pairs "GROUP: NAME ..." and "GROUP: VALUE ..."; the words say which.
  */
 static const char *const kd_undone[] = {
 	"/proc/net/snmp",	/* net/ipv4/proc.c: RFC 1213, RFC 4293 */

@@ -35,8 +35,8 @@ _MOST_PARAMETERS = 40
 _MOST_ROWS = 2000
 _LONGEST = 200
 _COMMIT = re.compile(r'^commit: ([0-9a-f]{12,40}) \("(.*)"\)\s*$', re.MULTILINE)
+_MAILS = re.compile(rb"^From \S+ .*\d\d:\d\d.*$", re.MULTILINE)  # in one mailbox
 # Two commits and no third; the first may be a release: "v6.12".
-_MAILS = re.compile(rb"^From \S+ .*\d\d:\d\d.*$", re.MULTILINE)
 _BLOCK = re.compile(
     r"^commit:[ \t]*\n[ \t]+(v\d[\w.-]{1,38}|[0-9a-f]{7,12})[0-9a-f]*(?: \(.*\))?[ \t]*\n"
     r'[ \t]+([0-9a-f]{7,40})(?: \("?(.*?)"?\))?[ \t]*\n(?![ \t]+\S)',
