@@ -42,6 +42,8 @@ def table(content: bytes, name: str = "a.csv") -> str:
         ("a.csv", b"kernel,boot,ns\n", "a.csv: there is no row below the head line"),
         ("a.csv", b"kernel,kernel\n1,2\n", 'line 1, column 2: two columns are called "kernel"'),
         ("a.csv", b"kernel,\n1,2\n", "line 1, column 2: a column has no name"),
+        ("a.csv", GOOD * 2, "a.csv: line 4: the head line again; put one table into a file"),
+        ("a.csv", b"a" * (5 << 20), "a.csv: line 1: more than 500000 lines, or than 4 MiB in one"),
         ("a.csv", b"kernel,boot,ns\n6.1,5\n", "line 2, column ns: 2 cells where the head has 3"),
         ("a.csv", b"kernel,boot,ns\n6.1,5,7,8\n", "line 2, column ns: 4 cells"),
         ("a.csv", b'kernel,boot,ns\n6.1,5,1\n"6.1,5\n', "line 3: not a table: a quote is opened"),

@@ -432,6 +432,7 @@ DAMAGED = {
     "empty": b"", "text": b"# a shell script\n" * 1000, "zeros": bytes(10000),
     "truncated bzImage": bytes(bzimage()[:5000]),
     "bzImage without release": bytes(bzimage(release="\xff\xfe")),
+    "bzImage without room": bytes(bzimage()).replace(b"HdrS\0\0", b"HdrS\x0f\x02"),
     "truncated Image": bytes(flat(sections_end=9000)),
     "Image without banner": bytes(flat()).replace(b"Linux version", b"Unix version "),
     "gzip of text": gzip.compress(os.urandom(9000)),

@@ -120,6 +120,7 @@ def test_what_cannot_run_is_refused_in_a_sentence_before_any_boot(
     refused(patched(tmp_path, (b"libc.so.6", b"libx.so.6")), "its library libx.so.6 is not here")
     refused(patched(tmp_path, (b"/lib64/ld", b"/libno/ld")), "its interpreter /libno/ld")
     refused(patched(tmp_path, (_TRUE.read_bytes(), b"\x7fELF")), "it is no program")
+    refused(patched(tmp_path, (_TRUE.read_bytes()[52:58], b"@\0008\0\xff\xff")), "more segments")
 
 
 def test_files_are_a_programs_alone_and_a_program_has_a_name(

@@ -4,23 +4,23 @@
 from __future__ import annotations
 
 import re
+import stat
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache as remember
 from pathlib import Path
-from typing import Any
 
 from kdelta import cache, process
 from kdelta.errors import BuildError, InfraError, SpecError
 from kdelta.files import read_once, sha256_of
 from kdelta.printable import printable
 
-_TIMEOUT_S, _PREPARED_S = 120.0, 30.0  # of the latter it may work three
+_TIMEOUT_S = 120.0
 # A stranger's text may include what never ends, or ask a compiler for all memory.
-_BOUNDED = ("prlimit", f"--as={1 << 30}", f"--fsize={1 << 28}")
-_PREPARED, _MADE = ("--cpu=3", "--"), ("--cpu=7", "--")
+_BOUNDED = ("prlimit", f"--as={1 << 30}", f"--fsize={1 << 28}", "--cpu=7", "--")
+_INCLUDED = re.compile(r"""(?:include|import|embed|incbin)\w*[^"<\n]*["<]([^"<>\\\n]+)""")
 _NONE: Mapping[str, Path] = {}
 _given: ContextVar[Mapping[str, Path]] = ContextVar("given", default=_NONE)
 _used: ContextVar[dict[str, Path] | None] = ContextVar("used", default=None)
@@ -94,40 +94,49 @@ def theirs(source: Path, *, compiler: str, flags: Sequence[str], package: str) -
     argv = [compiler, *flags, "-fmax-errors=20", str(source)]
     with tempfile.TemporaryDirectory(prefix="kdelta-c-") as place:
         text = Path(place, "text.i")
-        alone = [*_BOUNDED, *_PREPARED, *argv, "-w", "-E", "-P", "-o", str(text)]
-        _compiled(source, alone, timeout=_PREPARED_S, quick=True)
+        _compiled(source, [*_BOUNDED, *argv, "-w", "-E", "-P", "-o", str(text)])
         key = cache.digest("theirs", version, compiler, *flags, sha256_of(text))
 
     def make(folder: Path) -> None:
-        scratch, program = {"TMPDIR": str(folder)}, ("-o", str(folder / "program"))
-        words = [*_BOUNDED, *_MADE, *argv, *program]
-        made = _compiled(source, words, timeout=_TIMEOUT_S, env=scratch)
+        words = [*_BOUNDED, *argv, "-o", str(folder / "program")]
+        made = _compiled(source, words, env={"TMPDIR": str(folder)})
         (folder / "warnings.txt").write_text(made.stderr)
 
     return _note(own, cache.entry("build", key, make) / "program").parent
 
 
-def _compiled(source: Path, argv: Sequence[str], **how: Any) -> process.Completed:
+def _compiled(
+    source: Path, argv: Sequence[str], env: Mapping[str, str] | None = None
+) -> process.Completed:
     """What a compiler said of a user's file.  Raises SpecError where it fails."""
     try:
-        done = process.run(argv, check=False, **how)
+        done = process.run(argv, timeout=_TIMEOUT_S, env=env, check=False, quick=True)
     except process.SlowError as error:
-        action = "include no pipe and no device"
-        raise SpecError("does not compile in time", place=str(source), action=action) from error
+        raise _endless(source, error.cause) from error
     if done.returncode:
         raise _not_c(source, done.stderr)
     return done
 
 
+def _endless(source: Path, cause: str) -> SpecError:
+    """The error of a file that compiles in no bounds: by what it includes, or by its size."""
+    for name in _INCLUDED.findall(read_once(source).decode(errors="ignore")):
+        path = source.parent / name
+        with suppress(OSError, ValueError):
+            if not stat.S_ISREG(path.stat().st_mode):
+                cause = f"does not compile: it includes {printable(str(path))}, no plain file"
+                return SpecError(cause, place=str(source), action="include plain files")
+    return SpecError(f"does not compile: {cause}", place=str(source), action="make it smaller")
+
+
 def _not_c(source: Path, said: str) -> SpecError:
     lines = [line.strip() for line in said.splitlines()]
-    found = [line for line in lines if re.search(r"\b(?:error|undefined reference)\b", line)]
+    found = [line for line in lines if re.search(r"\b(?:[Ee]rror|undefined reference)\b", line)]
     first = printable((found or [line for line in lines if line] or ["no reason given"])[0], 300)
-    where, _, cause = first.partition(" error: ")
+    where, _, cause = re.sub(r"^\S+\.s:\d+: E", " e", first).partition(" error: ")  # as's own
     if not re.search(r":\d", where):
         if re.search(r"Killed signal|out of memory|virtual memory exhausted", first):
-            cause = "does not compile with 1 GiB of memory and 7 s"
-            return SpecError(cause, place=str(source), action="make it smaller")
+            return _endless(source, "it takes more than 1 GiB of memory or 7 s")
         return SpecError(f"does not compile: {cause or first}", place=str(source))
     if "impossible constraint" in cause:
         cause += "; the phase of KD_BEGIN() and of KD_END() is a number from 0 to 7, no variable"

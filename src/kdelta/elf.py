@@ -20,6 +20,7 @@ _NOTE = struct.Struct("<III")
 _BUILD_ID = 3  # NT_GNU_BUILD_ID
 _BUILD_ID_BYTES = 32
 _MOST_SECTIONS = 100_000
+_MOST_HEADERS = 1 << 16  # bytes of those of segments, see load_elf_phdrs()
 
 
 class BadElf(ValueError):  # noqa: N818  callers turn it into an error that says whose fault it is
@@ -90,6 +91,8 @@ def linked(path: Path) -> Linked:
     with path.open("rb") as stream, opened(stream) as file:
         if file["e_type"] not in ("ET_EXEC", "ET_DYN"):
             raise BadElf("it is no program")
+        if file["e_phnum"] * file["e_phentsize"] > _MOST_HEADERS:
+            raise BadElf("it has more segments than Linux takes")
         parts: list[Any] = [*file.iter_segments()]
         if not any(one["p_type"] == "PT_LOAD" for one in parts):
             raise BadElf("nothing of it is loaded")

@@ -14,7 +14,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 
 _KILL_GRACE_S = 2.0
 _STOPPED_S, _LOOK_S, _TOLD_S = 3.5, 1.0, 60.0
+_REST_S, _POLL_S = 5.0, 0.01
 _MOST_BYTES = 256 << 20  # that a command prints
 _MOST_PATIENCE = 10
 # When its caller is gone, kills the groups that were announced and did not end.
@@ -45,7 +46,7 @@ _UNLESS_ORPHANED = '[ "$PPID" = "$0" ] && exec "$@"'
 
 
 class SlowError(InfraError):
-    """A command that did not end in its time."""
+    """A command that did not end in its time, or prints without end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,23 +87,26 @@ def run(
     pass_fds: Sequence[int] = (),
     quick: bool = False,
 ) -> Completed:
-    """Run a command to its end.  env: added to this process's.  quick: it should end at once, and
-    the user is told when it does not.  Raises InfraError when it is missing, takes more than
-    timeout seconds, or (check) exits non-zero.
+    """Run a command to its end.  env: added to this process's.  quick: it waits for nobody, and is
+    ended when all of it sleeps.  Raises InfraError when it is missing, takes more than timeout
+    seconds, or (check) exits non-zero.
     """
     pipe, by_hand = subprocess.PIPE, f"run it by hand to see why: {quote(argv)}"
     child = start(argv, stdout=pipe, stderr=pipe, stdin=stdin, cwd=cwd, env=env, pass_fds=pass_fds)
+    watch = Standstill(child.pid, argv[0])
+
+    def look(ready: Sequence[object]) -> bool:
+        watch.look()
+        return quick and not ready and watch.rests()
+
     try:
-        watch = Standstill(child.pid, argv[0], quick=quick)
-        out, err = _printed(child, watch, time.monotonic() + timeout)
-    except subprocess.TimeoutExpired as error:
-        cause = f"{argv[0]} did not end within {timeout:.0f} s"
-        cause += ": it was stopped" if stopped(child.pid) else ""
+        said = printed(child, argv[0], timeout, look)
+    except SlowError as error:
+        cause = error.cause + (": it was stopped" if stopped(child.pid) else "")
         raise SlowError(cause, action=by_hand) from error
-    except OverflowError as error:
-        raise InfraError(f"{argv[0]} {error}", action=by_hand) from error
     finally:
         end(child)
+    out, err = (text.decode(errors="replace") for text in said)
     done = Completed(argv=tuple(argv), returncode=child.returncode, stdout=out, stderr=err)
     if check and done.returncode:
         cause = f"{argv[0]} failed with exit status {done.returncode}: {done.last_words}"
@@ -110,26 +114,33 @@ def run(
     return done
 
 
-def _printed(child: subprocess.Popen[bytes], watch: Standstill, until: float) -> tuple[str, str]:
-    """What a command prints to its end.  Raises TimeoutExpired, OverflowError."""
-    out, err = bytearray(), bytearray()
+def printed(
+    child: subprocess.Popen[bytes],
+    name: str,
+    seconds: float,
+    look: Callable[[Sequence[object]], bool],
+    most: int = _MOST_BYTES,
+) -> tuple[bytes, bytes]:
+    """What a command prints, to its end.  look: called each second at least, with what there is to
+    read; True ends it.  Raises SlowError for one that does not end, or prints more than most bytes.
+    """
+    out, err, begun = bytearray(), bytearray(), time.monotonic()
     with selectors.DefaultSelector() as open_:
         for stream, kept in ((child.stdout, out), (child.stderr, err)):
             if stream:
                 open_.register(stream, selectors.EVENT_READ, kept)
-        while open_.get_map():
-            ready = open_.select(min(_LOOK_S, max(0.0, until - time.monotonic())))
-            watch.look()
-            if time.monotonic() >= until:
-                raise subprocess.TimeoutExpired(child.args, until)
+        while open_.get_map() or child.poll() is None:  # it may close them and work on
+            left = begun + seconds - time.monotonic()
+            ready = open_.select(min(_LOOK_S if open_.get_map() else _POLL_S, max(0.0, left)))
+            if look(ready) or left <= 0:
+                raise SlowError(f"{name} did not end within {time.monotonic() - begun:.0f} s")
             for key, _ in ready:
                 key.data.extend(piece := os.read(key.fd, 1 << 16))
                 if not piece:
                     open_.unregister(key.fd)
-                if len(key.data) > _MOST_BYTES:
-                    raise OverflowError(f"printed more than {_MOST_BYTES >> 20} MiB")
-    child.wait(max(0.0, until - time.monotonic()))
-    return out.decode(errors="replace"), err.decode(errors="replace")
+                if len(key.data) > most:
+                    raise SlowError(f"{name} printed more than {most >> 20} MiB")
+    return bytes(out), bytes(err)
 
 
 def start(
@@ -209,21 +220,35 @@ _reaper = _Reaper()
 
 
 class Standstill:
-    """Tells the user, at most each minute, that a command is waited for which is stopped, or which
-    should have ended (quick).
-    """
+    """Tells the user, at most each minute, that a command is waited for which is stopped."""
 
-    def __init__(self, pid: int, name: str, *, quick: bool = False) -> None:
-        self._slow = ", which should have ended" if quick else ""
-        self._pid, self._name, self._next = pid, name, time.monotonic() + _STOPPED_S
+    def __init__(self, pid: int, name: str) -> None:
+        self._since = time.monotonic()
+        self._pid, self._name, self._next = pid, name, self._since + _STOPPED_S
 
     def look(self) -> None:
         """Tell it when it is so; called again and again."""
         if time.monotonic() >= self._next:
-            told = stopped(self._pid) or self._slow
+            told = stopped(self._pid)
             if told:
                 log.warning("waiting for %s%s", self._name, told)
             self._next = time.monotonic() + (_TOLD_S if told else _LOOK_S)
+
+    def rests(self) -> bool:
+        """True when all of its group slept for seconds: it waits for what never comes."""
+        if not _sleeps(self._pid):
+            self._since = time.monotonic()
+        return time.monotonic() - self._since >= _REST_S
+
+
+def _sleeps(group: int) -> bool:
+    """True when no process of a group works, or waits for a CPU or a disk."""
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, ValueError):  # it has ended
+            state, _, own = path.read_text().rpartition(")")[2].split()[:3]
+            if own == str(group) and state not in "SZ":
+                return False
+    return True
 
 
 class Patience:

@@ -57,10 +57,7 @@ def import_command(
     whose columns all have well-known names, as kernel,boot,ns, needs none.
     """
     chosen = _name(name, paths[0])
-    known = []
-    for path in mappings:
-        data, _ = files.load(path, str(path))
-        known.append(mapping.parse(files.decoded(data, str(path)), str(path)))
+    known = [mapping.parse(files.load(path, str(path)).text, str(path)) for path in mappings]
     with reporting() as progress:
         sources, contents, kind = reader.read(paths, known, encoding, progress)
     now = datetime.now(UTC)

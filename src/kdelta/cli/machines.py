@@ -175,6 +175,8 @@ def install(
     if reference.startswith(("tree:", "host")):
         action = "build it, then name its image with file: and its modules with --modules"
         raise SpecError(f"{reference} is no kernel that can be sent", action=action)
+    if reference.startswith("file:"):
+        kernel_of_file(reference)  # its faults come before those of the line
     with contextlib.ExitStack() as stack:
         ssh_host = stack.enter_context(_reached(name, file))
         machine = ssh_host.facts().machine

@@ -120,19 +120,17 @@ class Remote:
         """
         argv = [*self._client, *self._where, f"exec sh -c {shlex.quote(_SUDO + script)}"]
         child = process.start(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=stdin)
-        reader = native.Reader(child, "ssh")
         try:
-            reader.read_all(timeout, self.cancelled)
+            said = native.read(child, "ssh", timeout, self.cancelled)
         except GuestError as error:
             cause = f"{self.name} did not answer within {timeout:.0f} s: {error.cause}"
             action = "see by hand whether it answers, then: kdelta resume"
             raise InfraError(cause, action=action) from error
         finally:
             process.end(child)
-        errors = reader.stderr.decode(errors="replace")
+        text, errors = (each.decode(errors="replace") for each in said)
         if child.returncode == _FAILED:
             raise self._unreached(errors)
-        text = reader.stdout.decode(errors="replace")
         return Done(status=child.returncode, text=text, errors=errors)
 
     def get(self, script: str, *, timeout: float = _SHORT_S, stdin: IO[bytes] | None = None) -> str:

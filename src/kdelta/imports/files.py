@@ -103,18 +103,13 @@ def labels_of(names: Sequence[str]) -> list[str]:
     return stems if len({*stems}) == len(stems) else bases
 
 
-def load(path: Path, name: str) -> tuple[bytes, SourceFile]:
-    """A file's content and its SourceFile without lines.  Raises SpecError."""
+def load(path: Path, name: str, encoding: str = "utf-8") -> SourceFile:
+    """A file with its text.  Raises SpecError."""
     data = given(path, MAX_BYTES, "check the path, or import a part of it")
     if not name.encode(errors="replace").decode() == name:
         raise SpecError("its name is no UTF-8", place=name, action="rename it")
-    return data, SourceFile(name=name, sha256=hashlib.sha256(data).hexdigest(), size=len(data))
-
-
-def changed(name: str) -> SpecError:
-    """The error of a file that somebody writes while it is imported."""
-    cause = "it changed while it was read"
-    return SpecError(cause, place=name, action="import it when it is written")
+    digest, text = hashlib.sha256(data).hexdigest(), decoded(data, name, encoding)
+    return SourceFile(name=name, sha256=digest, size=len(data), text=text)
 
 
 def decoded(data: bytes, name: str, encoding: str = "utf-8") -> str:

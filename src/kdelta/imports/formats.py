@@ -757,14 +757,12 @@ def _bundle_part(found: Mapping[str, Any], key: str, empty: Any, place: str) -> 
 
 
 def _bundle_steps(source: SourceFile | None) -> Iterator[tuple[str, tuple[int, int]]]:
-    if source is None:
-        return
-    for at, step in enumerate(_bundle_part(_bundle_object(source), "steps", [], source.name)):
+    for at, step in enumerate(_bundle_part(_bundle_object(source), "steps", [], ORDER)):
         try:
             yield str(step["suite_name"]), (int(step["sequence"]), int(step["repeat"]))
         except (KeyError, TypeError, ValueError) as error:
             cause = "a step needs suite_name, sequence and repeat"
-            raise SpecError(cause, place=f"{source.name}: steps[{at}]") from error
+            raise SpecError(cause, place=f"{ORDER}: steps[{at}]") from error
 
 
 def _bundle_profiles(env: Mapping[str, Any]) -> Iterator[tuple[str, tuple[PublishedRules, int]]]:

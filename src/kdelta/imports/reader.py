@@ -20,7 +20,7 @@ from kdelta.archive.apt import Progress
 from kdelta.errors import SpecError
 from kdelta.imports import formats, table
 from kdelta.imports import mapping as mappings
-from kdelta.imports.files import MAX_TOTAL, changed, decoded, found_in, labels_of, load, parsed_json
+from kdelta.imports.files import MAX_TOTAL, found_in, labels_of, load, parsed_json
 from kdelta.imports.record import (
     SET,
     Contents,
@@ -74,7 +74,7 @@ def read(
 ) -> tuple[tuple[SourceFile, ...], Contents, ImportFormat]:
     """Sources, contents and the format of what `paths` hold; given: mappings.  SpecError."""
     found = found_in(paths)
-    texts = [_loaded(path, name, encoding) for path, name in found]
+    texts = [load(path, name, encoding) for path, name in found]
     if sum(source.size for source in texts) > MAX_TOTAL:
         cause = f"more than {MAX_TOTAL // 2**20} MiB"
         raise SpecError(cause, place=str(paths[0]), action="import a part of it")
@@ -101,7 +101,8 @@ def read(
         raise SpecError(cause, place=str(paths[0]), action="import a part of it")
     for (path, name), source in zip(found, texts, strict=True):
         if not path.is_file() or path.stat().st_size != source.size:
-            raise changed(name)
+            action = "import it when it is written"
+            raise SpecError("it changed while it was read", place=name, action=action)
     arms = tuple(dict.fromkeys(labels))
     return sources, _ordered(contents, arms if len(arms) == len(paths) else (), files, kind), kind
 
@@ -118,11 +119,6 @@ def _check_names(contents: Contents, place: str) -> None:
     if contents.roles and contents.roles.old in contents.roles.new:
         cause = f"{printable(contents.roles.old, 60)} is the old arm and a new one"
         raise SpecError(cause, place=place, action="give it one role")
-
-
-def _loaded(path: Path, name: str, encoding: str) -> SourceFile:
-    data, source = load(path, name)
-    return replace(source, text=decoded(data, name, encoding))
 
 
 def _recognised(

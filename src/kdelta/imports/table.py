@@ -249,7 +249,7 @@ def _cut(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
     head = next((match[0] for match in _LINE.finditer(text) if match[0].strip()), "")
     limit = csv.field_size_limit(MAX_LINE)
     begun = 1
-    reader = csv.reader(_physical(text), delimiter="\t" if "\t" in head else ",", strict=True)
+    reader = csv.reader(_physical(text, name), delimiter="\t" if "\t" in head else ",", strict=True)
     try:
         for cells in reader:
             if any(cell.strip() for cell in cells):
@@ -264,10 +264,11 @@ def _cut(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
         csv.field_size_limit(limit)
 
 
-def _physical(text: str) -> Iterator[str]:
-    for at, match in enumerate(_LINE.finditer(text)):
-        if at >= MAX_VALUES or len(match[0]) > MAX_LINE:
-            raise csv.Error(f"more than {MAX_VALUES} lines, or than {MAX_LINE >> 20} MiB in one")
+def _physical(text: str, name: str) -> Iterator[str]:
+    for at, match in enumerate(_LINE.finditer(text), start=1):
+        if at > MAX_VALUES or len(match[0]) > MAX_LINE:
+            cause = f"more than {MAX_VALUES} lines, or than {MAX_LINE >> 20} MiB in one"
+            raise SpecError(cause, place=f"{name}: line {at}", action="import a part of it")
         yield match[0]
 
 
@@ -339,7 +340,10 @@ def _lines(
                 place = f"{place}, column {printable(column, 80)}"
                 action = "put a long list of values below each other, one line for each"
                 raise SpecError(cause, place=place, action=action)
-        yield Line(number=number, cells=tuple(cell.strip() for cell in cells))
+        line = Line(number=number, cells=tuple(cell.strip() for cell in cells))
+        if line.cells == columns:
+            raise SpecError("the head line again", place=place, action="put one table into a file")
+        yield line
 
 
 def rows(source: SourceFile, *, missing: Collection[str] = ()) -> Iterator[TableRow]:

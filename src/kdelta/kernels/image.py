@@ -90,6 +90,9 @@ def _bzimage(data: Data) -> ImageFacts:
     if len(data) < whole:
         raise BadImage(f"it is truncated: {len(data)} of {whole} bytes")
     _check_sections(data)
+    protocol, most = struct.unpack_from("<H36xI", data, 0x206)
+    if protocol >= 0x203 and not most:
+        raise BadImage("its header leaves no place for an initramfs")
     (offset,) = struct.unpack_from("<H", data, 0x20E)
     text = data[offset + 0x200 : offset + 0x200 + 512].split(b"\0")[0].decode(errors="replace")
     release, _, rest = text.partition(" ")

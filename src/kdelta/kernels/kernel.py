@@ -91,8 +91,8 @@ def _recorded(config: Path) -> tuple[str, ...]:
     return options.recorded(config.read_text(errors="replace"))
 
 
-def kernel_of_file(reference: str, arch: str) -> Kernel:
-    """The kernel of file:PATH, used where it lies.  Raises SpecError."""
+def kernel_of_file(reference: str, arch: str | None = None) -> Kernel:
+    """The kernel of file:PATH, used where it lies; arch: what it has to be.  Raises SpecError."""
     path = path_of(reference.removeprefix("file:")).absolute()
     try:
         facts = inspect(path)
@@ -105,7 +105,7 @@ def kernel_of_file(reference: str, arch: str) -> Kernel:
             place=str(path),
             action="name an existing bzImage, Image or vmlinux after file:",
         ) from error
-    if facts.arch != arch:
+    if arch is not None and facts.arch != arch:
         raise SpecError(
             f"the kernel image is for {facts.arch or 'an unknown machine'}, not for {arch}",
             place=str(path),

@@ -74,8 +74,9 @@ def of_commit(path: Path, commit: str) -> SourceTree:
         word = f"{commit}^{{{kind}}}"
         done = git.ask(root, "rev-parse", "--verify", "--quiet", "--end-of-options", word)
         if done.returncode:
+            action = "name one it has, or see what is damaged with: git fsck"
             raise SpecError(
-                f"the repository has no commit {commit}", place=str(root), action="name one it has"
+                f"the repository has no commit {commit}", place=f"{root}", action=action
             )
         ids.append(done.stdout.strip())
     where = ("--git-path", "objects", "--git-common-dir")
