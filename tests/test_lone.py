@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from kdelta import arch, guest, process
+from kdelta import arch, cache, guest, process
 from kdelta.cli.main import cli
 from kdelta.cli.run import every_kernel
 from kdelta.errors import GuestError, SpecError
 from kdelta.export import exported
 from kdelta.output import Reading, parse_output
+from kdelta.source import make
 from kdelta.workload import full_reference, is_reference, load, parse_reference, speaks
 
 MARKED = """\
@@ -152,6 +153,10 @@ def test_warnings_are_shown_and_an_error_is_one_sentence(
         file.write_text(f"{text}\n{MARKED}")
         with pytest.raises(SpecError, match=r"it includes /\S+(zero|pipe), no plain file"):
             guest.program(file, arch.native(), theirs=True)
+    (caged := cache.folder("programs") / make.STRANGERS).mkdir()  # it sees no file of the user's
+    with pytest.raises(SpecError, match=r"pipe: No such file or directory"):
+        guest.program(written(caged, f'#include "{pipe}"\n'), arch.native(), theirs=True)
+    assert guest.program(written(caged, MARKED), arch.native(), theirs=True).is_file()
 
 
 @pytest.mark.program

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import stat
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache as remember
@@ -19,8 +19,9 @@ from kdelta.printable import printable
 
 _TIMEOUT_S = 120.0
 # A stranger's text may include what never ends, or ask a compiler for all memory.
-_BOUNDED = ("prlimit", f"--as={1 << 30}", f"--fsize={1 << 28}", "--cpu=7", "--")
+_BOUNDED = ("prlimit", f"--as={3 << 28}", f"--fsize={1 << 28}", "--cpu=7", "--")
 _INCLUDED = re.compile(r"""(?:include|import|embed|incbin)\w*[^"<\n]*["<]([^"<>\\\n]+)""")
+Caged = Callable[[Sequence[str], Path], Sequence[str]]
 _NONE: Mapping[str, Path] = {}
 _given: ContextVar[Mapping[str, Path]] = ContextVar("given", default=_NONE)
 _used: ContextVar[dict[str, Path] | None] = ContextVar("used", default=None)
@@ -82,10 +83,12 @@ def compiled(
     return _note(own, cache.entry("build", key, make) / name)
 
 
-def theirs(source: Path, *, compiler: str, flags: Sequence[str], package: str) -> Path:
+def theirs(
+    source: Path, *, compiler: str, flags: Sequence[str], package: str, caged: Caged
+) -> Path:
     """A folder with `program` and the compiler's `warnings.txt` of somebody's C file, known by its
-    text after the preprocessor.  Raises SpecError with its first error, BuildError without a
-    compiler.
+    text after the preprocessor.  caged: a command that may write to a folder alone.  Raises
+    SpecError with its first error, BuildError without a compiler.
     """
     own = cache.digest("theirs", compiler, sha256_of(source)) if source.is_file() else ""
     if brought := _given.get().get(own):
@@ -94,11 +97,11 @@ def theirs(source: Path, *, compiler: str, flags: Sequence[str], package: str) -
     argv = [compiler, *flags, "-fmax-errors=20", str(source)]
     with tempfile.TemporaryDirectory(prefix="kdelta-c-") as place:
         text = Path(place, "text.i")
-        _compiled(source, [*_BOUNDED, *argv, "-w", "-E", "-P", "-o", str(text)])
+        _compiled(source, caged([*argv, "-w", "-E", "-P", "-o", str(text)], Path(place)))
         key = cache.digest("theirs", version, compiler, *flags, sha256_of(text))
 
     def make(folder: Path) -> None:
-        words = [*_BOUNDED, *argv, "-o", str(folder / "program")]
+        words = caged([*argv, "-o", str(folder / "program")], folder)
         made = _compiled(source, words, env={"TMPDIR": str(folder)})
         (folder / "warnings.txt").write_text(made.stderr)
 
@@ -110,7 +113,7 @@ def _compiled(
 ) -> process.Completed:
     """What a compiler said of a user's file.  Raises SpecError where it fails."""
     try:
-        done = process.run(argv, timeout=_TIMEOUT_S, env=env, check=False, quick=True)
+        done = process.run([*_BOUNDED, *argv], timeout=_TIMEOUT_S, env=env, check=False, quick=True)
     except process.SlowError as error:
         raise _endless(source, error.cause) from error
     if done.returncode:
@@ -136,7 +139,7 @@ def _not_c(source: Path, said: str) -> SpecError:
     where, _, cause = re.sub(r"^\S+\.s:\d+: E", " e", first).partition(" error: ")  # as's own
     if not re.search(r":\d", where):
         if re.search(r"Killed signal|out of memory|virtual memory exhausted", first):
-            return _endless(source, "it takes more than 1 GiB of memory or 7 s")
+            return _endless(source, "it takes more than 768 MiB of memory or 7 s")
         return SpecError(f"does not compile: {cause or first}", place=str(source))
     if "impossible constraint" in cause:
         cause += "; the phase of KD_BEGIN() and of KD_END() is a number from 0 to 7, no variable"

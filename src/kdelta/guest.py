@@ -7,6 +7,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 from kdelta import arch, build, cache, data, workload
@@ -14,6 +15,7 @@ from kdelta.errors import SpecError
 from kdelta.files import digest_of
 from kdelta.kernels.image import brought
 from kdelta.printable import printable
+from kdelta.source.make import STRANGERS, confined_command
 
 _THEIR_FLAGS = ("-O2", "-static", "-Wall", "-Wextra", "-pthread")
 # System calls from 451 on, which have one number everywhere, and which older headers lack.
@@ -96,7 +98,15 @@ def _theirs(source: Path, architecture: arch.Arch) -> Path:
         compiler=arch.compiler(architecture),
         flags=("-DKD_WATCHED", *_THEIR_FLAGS, *headers, *([] if workload.speaks(source) else lone)),
         package=arch.compiler_package(architecture),
+        caged=partial(_caged, source.parent),
     )
+
+
+def _caged(home: Path, argv: Sequence[str], folder: Path) -> Sequence[str]:
+    """A command over C files of a stranger's bundle sees nothing else; over others, what it is."""
+    seen = (home, data.directory("guest"))
+    strange = home.name == STRANGERS and home.is_relative_to(cache.root())
+    return confined_command(argv, writable=(folder,), readable=seen) if strange else argv
 
 
 def sources(program: Path) -> tuple[Path, ...]:

@@ -93,7 +93,7 @@ def run(
     """
     pipe, by_hand = subprocess.PIPE, f"run it by hand to see why: {quote(argv)}"
     child = start(argv, stdout=pipe, stderr=pipe, stdin=stdin, cwd=cwd, env=env, pass_fds=pass_fds)
-    watch = Standstill(child.pid, argv[0])
+    watch = Standstill(child.pid, argv[0], quick=quick)
 
     def look(ready: Sequence[object]) -> bool:
         watch.look()
@@ -220,16 +220,18 @@ _reaper = _Reaper()
 
 
 class Standstill:
-    """Tells the user, at most each minute, that a command is waited for which is stopped."""
+    """Tells the user, at most each minute, that a command is waited for which is stopped, or which
+    should have ended (quick).
+    """
 
-    def __init__(self, pid: int, name: str) -> None:
-        self._since = time.monotonic()
+    def __init__(self, pid: int, name: str, *, quick: bool = False) -> None:
+        self._since, self._slow = time.monotonic(), ", which should have ended" if quick else ""
         self._pid, self._name, self._next = pid, name, self._since + _STOPPED_S
 
     def look(self) -> None:
         """Tell it when it is so; called again and again."""
         if time.monotonic() >= self._next:
-            told = stopped(self._pid)
+            told = stopped(self._pid) or self._slow
             if told:
                 log.warning("waiting for %s%s", self._name, told)
             self._next = time.monotonic() + (_TOLD_S if told else _LOOK_S)

@@ -246,7 +246,7 @@ def reproduce(file: Path, runs: Path, means: options.Means, *, build: bool) -> N
     compared. The programs are this kdelta's own, not the bundle's. Exits with 1 when it differs.
     """
     with whole(file) as (folder, theirs):
-        study = dependencies.again(theirs, folder, build=build)
+        study = dependencies.again(theirs, folder, build=build, trust=means.trust)
         check_scenarios(study)
         wanted = means.wanted_qemu or qemu_for(theirs)
         means = replace(means, wanted_qemu=wanted, again=True)  # what was kept proves nothing

@@ -7,7 +7,6 @@ import os
 import subprocess
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from kdelta import process
@@ -22,16 +21,6 @@ _ENVIRONMENT = ("env", "-i", "LC_ALL=C", "PATH=/usr/bin:/bin")
 _PASSED = ("KDELTA_WORKLOAD_TREE",)  # what a workload can be told; equal for all arms of a run
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NativeRun:
-    """What one run of a program showed; status: its exit status, 128 + N after signal N."""
-
-    text: str
-    errors: str
-    status: int
-    argv: tuple[str, ...]
-
-
 def run(
     program: Path,
     arguments: Sequence[str],
@@ -39,9 +28,9 @@ def run(
     *,
     timeout: float,
     cancelled: threading.Event,
-) -> NativeRun:
-    """Run a program pinned to leased CPUs, as whoever runs kdelta.  Raises GuestError when it does
-    not end within timeout seconds or prints without end, InfraError, Cancelled.
+) -> process.Completed:
+    """Run a program pinned to leased CPUs, as whoever runs kdelta; 128 + N after signal N.  Raises
+    GuestError when it does not end in timeout seconds or prints on, InfraError, Cancelled.
     """
     argv = command(program, arguments, cpus)
     child = process.start(
@@ -51,13 +40,8 @@ def run(
         text, errors = read(child, program.name, timeout, cancelled)
     finally:
         process.end(child)
-    status = child.returncode
-    return NativeRun(
-        text=text.decode(errors="replace"),
-        errors=errors.decode(errors="replace").strip(),
-        status=status if status >= 0 else 128 - status,
-        argv=tuple(argv),
-    )
+    status = child.returncode if child.returncode >= 0 else 128 - child.returncode
+    return process.Completed(argv=tuple(argv), returncode=status, stdout=text, stderr=errors)
 
 
 def command(program: Path, arguments: Sequence[str], cpus: Sequence[int]) -> list[str]:
@@ -69,7 +53,7 @@ def command(program: Path, arguments: Sequence[str], cpus: Sequence[int]) -> lis
 
 def read(
     child: subprocess.Popen[bytes], name: str, timeout: float, cancelled: threading.Event
-) -> tuple[bytes, bytes]:
+) -> tuple[str, str]:
     """What a child prints to its end, of its errors the first.  Raises GuestError, Cancelled."""
 
     def look(_: Sequence[object]) -> bool:
@@ -81,4 +65,4 @@ def read(
         text, errors = process.printed(child, name, timeout, look, _MAX_OUTPUT)
     except process.SlowError as error:
         raise GuestError(error.cause) from error
-    return text, errors[:_MAX_STDERR]
+    return text.decode(errors="replace"), errors[:_MAX_STDERR].decode(errors="replace")

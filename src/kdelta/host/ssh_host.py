@@ -121,14 +121,13 @@ class Remote:
         argv = [*self._client, *self._where, f"exec sh -c {shlex.quote(_SUDO + script)}"]
         child = process.start(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=stdin)
         try:
-            said = native.read(child, "ssh", timeout, self.cancelled)
+            text, errors = native.read(child, "ssh", timeout, self.cancelled)
         except GuestError as error:
             cause = f"{self.name} did not answer within {timeout:.0f} s: {error.cause}"
             action = "see by hand whether it answers, then: kdelta resume"
             raise InfraError(cause, action=action) from error
         finally:
             process.end(child)
-        text, errors = (each.decode(errors="replace") for each in said)
         if child.returncode == _FAILED:
             raise self._unreached(errors)
         return Done(status=child.returncode, text=text, errors=errors)

@@ -22,7 +22,7 @@ from kdelta.journal.bundle import Difference
 from kdelta.journal.run import RunRecord
 from kdelta.printable import printable, quoted
 from kdelta.sample import Instrument, KernelIdentity
-from kdelta.source import tree_reference
+from kdelta.source import make, tree_reference
 from kdelta.study.spec import Study
 from kdelta.transplant import releases
 
@@ -156,24 +156,24 @@ def _safe(name: str) -> str:
     return "".join(char if char.isalnum() or char in "._+-" else "_" for char in name).lstrip(".")
 
 
-def again(record: RunRecord, folder: Path, *, build: bool) -> Study:
+def again(record: RunRecord, folder: Path, *, build: bool, trust: bool = False) -> Study:
     """The study of a run on its very kernels, by version, in its order.  folder: the unpacked
-    bundle; build: kernels of its patches and programs of its C files may be built.  Raises
-    SpecError for what only its machine had.
+    bundle; build: kernels of its patches and programs of its C files may be built; trust: as the
+    user's own.  Raises SpecError for what only its machine had.
     """
     named = {arm.kernel.reference: _exactly(arm.kernel, folder, build) for arm in record.arms}
     study = record.study
     gap = tuple(named.get(each, each) for each in study.gap) if study.gap else study.gap
     return structs.replace(
         study,
-        scenarios=tuple(_program(each, folder, build) for each in study.scenarios),
+        scenarios=tuple(_program(each, folder, build, trust) for each in study.scenarios),
         kernels=tuple(named.get(each, each) for each in study.kernels),
         gap=gap,
         plan=structs.replace(study.plan, seed=record.seed),
     )
 
 
-def _program(name: str, folder: Path, build: bool) -> str:  # noqa: FBT001
+def _program(name: str, folder: Path, build: bool, trust: bool) -> str:  # noqa: FBT001
     """A scenario whose C file is the bundle's, kept in the cache, so that its run can resume."""
     place, _, scenario = name.rpartition(":")
     if not workload.is_file(place):
@@ -183,18 +183,20 @@ def _program(name: str, folder: Path, build: bool) -> str:  # noqa: FBT001
         raise _elsewhere(place)
     if not build:
         cause = f"{quoted(place)} is a program of whoever measured"
-        action = (
-            f"read {theirs.relative_to(folder)} of the bundle, and give --build if you trust it"
-        )
+        action = f"read {theirs.relative_to(folder)} of it, and give --build to compile it"
         raise SpecError(cause, action=action)
     parts = [part for part in (theirs, theirs.with_suffix(".toml")) if part.is_file()]
+    if not trust:
+        make.check_confinement()
+    place = "own" if trust else make.STRANGERS  # which decides how it is compiled
 
-    def make(kept: Path) -> None:
+    def copy(kept: Path) -> None:
+        (kept / place).mkdir()
         for part in parts:
-            shutil.copyfile(part, kept / part.name)
+            shutil.copyfile(part, kept / place / part.name)
 
-    key = cache.digest(*(digest_of(part) for part in parts))[:16]
-    return f"{called(cache.entry('programs', key, make) / theirs.name)}:{scenario}"
+    key = cache.digest(place, *(digest_of(part) for part in parts))[:16]
+    return f"{called(cache.entry('programs', key, copy) / place / theirs.name)}:{scenario}"
 
 
 def _exactly(kernel: KernelIdentity, folder: Path, build: bool) -> str:  # noqa: FBT001

@@ -138,8 +138,8 @@ def time_here(
         keep_command(folder, process.quote(command) + "\n")
         timeout, cancelled = timing.timeout_s, timing.cancelled
         done = native.run(binary, arguments, leased, timeout=timeout, cancelled=cancelled)
-        (folder / "workload.txt").write_text(done.text)
-        ran = Ran(printed=done.text, status=done.status, permitted=os.geteuid() == 0)
+        (folder / "workload.txt").write_text(done.stdout)
+        ran = Ran(printed=done.stdout, status=done.returncode, permitted=os.geteuid() == 0)
         return timed_on(facts.since(before, leased), ran, load, scenario)
 
     kernel = host_kernel(reference, before)

@@ -164,9 +164,9 @@ class Make:
         told = (f"{key}={value}" for key, value in settings.items())
         argv = [*_BOUNDED, "env", "-i", *told, *argv]
         if self.confined:
-            seen = (*self.over.places, self.desk) if self.over else (self.source,)
-            cage = (*seen, objects)
-            argv = confined_command(argv, writable=cage, folder=folder, readable=readable)
+            seen, own = (readable,) if readable else (), (self.source,)
+            cage = (*((*self.over.places, self.desk) if self.over else own), objects)
+            argv = confined_command(argv, writable=cage, folder=folder, readable=seen)
         return self.over.command(argv, folder, writable=writable) if self.over else argv
 
     def run(
@@ -306,7 +306,7 @@ def confined_command(
     *,
     writable: Sequence[Path],
     folder: Path | None = None,
-    readable: Path | None = None,
+    readable: Sequence[Path] = (),
 ) -> list[str]:
     """A command as it runs confined, in a folder; writable: folders that it may write to."""
     cage = [_PROGRAM, "--unshare-all", "--die-with-parent", "--proc", "/proc", "--dev", "/dev"]
@@ -317,7 +317,7 @@ def confined_command(
             cage += ["--symlink", str(place.readlink()), str(place)]
         elif place.is_dir():
             cage += ["--ro-bind", str(place), str(place)]
-    for place in (*map(Path, _READ), cache.root() / "toolchains", *filter(None, [readable])):
+    for place in (*map(Path, _READ), cache.root() / "toolchains", *readable):
         cage += ["--ro-bind-try", str(place), str(place)]
     for place in writable:
         cage += ["--bind", str(place), str(place)]
