@@ -50,9 +50,9 @@ def root() -> Path:
     import platformdirs
 
     place = platformdirs.user_cache_path("kdelta")
-    if min(map(ord, str(place))) < ord(" "):
-        action = "set XDG_CACHE_HOME to another"
-        raise SpecError("the cache's path has control characters", place=str(place), action=action)
+    if ":" in str(place) or min(map(ord, str(place))) < ord(" "):
+        cause = "the cache's path has a colon or a control character"
+        raise SpecError(cause, place=str(place), action="set XDG_CACHE_HOME to another")
     return place
 
 
