@@ -36,7 +36,7 @@ from kdelta.ladder.calls import weighed_by_phases
 from kdelta.ladder.counts import CountMethod
 from kdelta.ladder.evidence import compare_arms, gather
 from kdelta.metric import Grade
-from kdelta.probes.system_calls import Calls, pointed
+from kdelta.probes.system_calls import Calls, pointed, table
 from kdelta.rendering import show as show_page
 from kdelta.rendering.mail import Letter, written
 from kdelta.sample import FunctionCount, PhaseCounts, StateField, TrialResult
@@ -111,7 +111,7 @@ def test_arguments_and_results_are_those_of_all_windows(tmp_path: Path) -> None:
         ("mount", "7.0.25.1.0.0.8:7.1.0.1.0.0.0:7.2.0.1.0.0.0:7.3.0.1.0.0.0:7.5.0.1.0.0.0"),
         # As many times 8 bytes as its second argument says.
         ("poll", "7.0.25.1.0.0.6:7.1.2.8.2.0.0"),
-        ("clone3", "7.1.2.1.2.0.430"),  # words that are addresses
+        ("clone3", "7.0.25.1.0.0.2:7.1.2.1.2.0.430"),  # words that are addresses
         ("msgsnd", "7.0.25.1.0.0.12:7.2.2.1.3.8.0"),
         ("sendmsg", "7.0.25.1.0.1.4:7.2.9.56.0.0.0"),
         ("read", "7.0.25.1.0.1.4:7.2.1.1.0.0.0:7.2.17.1.0.0.0"),
@@ -119,6 +119,7 @@ def test_arguments_and_results_are_those_of_all_windows(tmp_path: Path) -> None:
         ("dup2", "7.0.25.1.0.3.0"),
         ("sched_yield", "7.0.27.1.0.0.0"),
         ("getppid", ""),
+        ("no_call", ""),
     ],
 )
 def test_what_the_plugin_reads_at_arguments(name: str, rows: str) -> None:
@@ -142,7 +143,7 @@ def test_strings_and_what_is_asked_outside_are_read(tmp_path: Path) -> None:
     phase = insns.counted(insns.read(path), TABLE, [MARKED], calls.asked)[1].phases[0]
     assert phase.outside == {
         "prctl EINVAL": (1, 1, 0, 0), "mount": (1, 1, 0, 0), "prctl": (2, 2, 0, 0),
-        "write": (2, 2, 0, 0), "instructions": (900, 900, 0, 0),
+        "write": (2, 2, 0, 0), "instructions": (900, 900, 0, 0), "write result": (5, 5, 0, 0),
         "mount string 5": (0, 0, 0, 77), "write argument 3": (64, 64, 0, 0),
         "write data 2": (0, 0, 0, 70), "madvise address 1": (0, 0, 0, 4),
         "write contents": (0, 0, 0, 5), "pages touched": (40, 40, 0, 13),
@@ -724,4 +725,5 @@ def test_the_names_of_system_calls_are_those_of_the_architecture() -> None:
     for arch, number in (("amd64", 28), ("arm64", 233), ("riscv64", 233)):
         names = guest.syscall_names(of(arch))
         assert (names[number], names[462]) == ("madvise", "mseal")
+        assert {*names.values()} <= table().keys()
     assert guest.syscall_names(of("arm64"))[25] == "fcntl"
