@@ -5,9 +5,10 @@
 #include "mappings.h"
 
 #define MAX_MAPPINGS 1024u
+#define VDSO_DATA 0x6000u
 
 static struct {
-	uint64_t image;
+	uint64_t image, vdso;
 	uint64_t first_break, last_break; /* ends of the heap, 0: none was set since main() */
 	unsigned int count;
 	struct mapping {
@@ -21,8 +22,9 @@ void mappings_image(uint64_t end)
 	mappings.image = end;
 }
 
-void mappings_begin(void)
+void mappings_begin(uint64_t vdso)
 {
+	mappings.vdso = vdso;
 	mappings.first_break = mappings.last_break = 0;
 	mappings.count = 0;
 }
@@ -86,6 +88,11 @@ static const struct mapping *mapping_of(uint64_t address)
 bool mapping_has(uint64_t address)
 {
 	return mapping_of(address);
+}
+
+bool is_clock_page(uint64_t address)
+{
+	return mappings.vdso - address - 1 < VDSO_DATA && !mapping_has(address);
 }
 
 uint64_t address_value(uint64_t address)

@@ -17,8 +17,11 @@ void mappings_image(uint64_t end);
 /* The heap shall end there, first from main() on or further. */
 void heap_end(uint64_t end);
 
-/* A program's main() begins, or a program: it has mapped nothing yet. */
-void mappings_begin(void);
+/* A program's main() begins, or a program: it has mapped nothing yet.  vdso: where that lies. */
+void mappings_begin(uint64_t vdso);
+
+/* Does the vDSO read its clocks there?  The pages lie below its code, six of them at most. */
+bool is_clock_page(uint64_t address);
 
 /* The same as address_value() for an address of the heap, 0 for others. */
 uint64_t heap_value(uint64_t address);

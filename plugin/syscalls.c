@@ -478,6 +478,22 @@ static void on_user_block(unsigned int index, void *userdata)
 	pthread_mutex_unlock(&state.lock);
 }
 
+void clock_read(unsigned int index, uint64_t how)
+{
+	if (is_outside(index))
+		call_add(&made_outside, how, 0);
+}
+
+static void on_clock(unsigned int index, void *userdata)
+{
+	(void)userdata;
+	if (index >= state.vcpus)
+		return;
+	pthread_mutex_lock(&state.lock);
+	clock_read(index, CLOCK_READ);
+	pthread_mutex_unlock(&state.lock);
+}
+
 void syscalls_watch(struct qemu_plugin_insn *insn, const struct code *code, bool first)
 {
 	qemu_plugin_u64 open = { syscalls.score, 0 };
@@ -493,6 +509,8 @@ void syscalls_watch(struct qemu_plugin_insn *insn, const struct code *code, bool
 		qemu_plugin_register_vcpu_insn_exec_cb(
 			insn, on_syscall, QEMU_PLUGIN_CB_R_REGS,
 			(void *)(uintptr_t)(code->vaddr + code->size));
+	if (outside_wanted() && is_clock(state.target, code))
+		qemu_plugin_register_vcpu_insn_exec_cb(insn, on_clock, QEMU_PLUGIN_CB_NO_REGS, NULL);
 	if (is_old_syscall(state.target, code))
 		qemu_plugin_register_vcpu_insn_exec_cb(insn, on_old_syscall, QEMU_PLUGIN_CB_R_REGS,
 						       NULL);

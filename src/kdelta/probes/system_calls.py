@@ -16,14 +16,14 @@ from statistics import fmean
 from typing import Any
 
 from kdelta.attribution.insns import CountedWindow, instruction
-from kdelta.sample import INSTRUCTIONS, OF_LOADER, OLD_CALL, ORDER, PART, TOUCHED
+from kdelta.sample import INSTRUCTIONS, OF_LOADER, OLD_CALL, ORDER, OUTSIDE, PART, TOUCHED
 from kdelta.verdict.windows import is_near, median
 
 _VDSO = "vDSO"
 _PLACE_SHIFT = 52  # of places of calls, above their instructions: see plugin/syscalls.c
 _MOST_ALIKE = 32  # windows that say what a place takes
 _MOST_LENGTHS = 8  # of windows, beside the common one
-_OLD_CALLS = 1 << 32  # their numbers from here on: see plugin/syscalls.c
+_OLD_CALLS, _CLOCK_READ, _CLOCK_PAGE = 1 << 32, 2 << 32, 3 << 32  # see plugin/syscalls.h
 # Of arm64 and riscv64 it has the return from a signal's handler, too: two instructions.
 _SIGRETURN = {*map(bytes.fromhex, ("681180d2", "010000d4", "9308b008", "73000000"))}
 # A timer that is set in a window ends it, as a clock that is read there does.
@@ -31,18 +31,19 @@ _CLOCK_CALLS = (
     *("clock_gettime", "getrusage", "gettimeofday", "time", "times"),
     *("alarm", "setitimer", "timer_settime", "timerfd_settime"),
     *("getitimer", "timer_gettime", "timerfd_gettime"),
-    *("adjtimex", "clock_adjtime", "sysinfo"),
+    *("adjtimex", "clock_adjtime", "sysinfo", "perf_event_open"),
 )
+_RUSAGE = {"wait4": 3, "waitid": 4}  # arguments, from 0, where the time of a child is asked for
 # A file that is stamped and looked at is a clock, too.
 _STAMPS = {"utime", "utimes", "futimesat", "utimensat"}
 _STATS = {"stat", "lstat", "fstat", "newfstatat", "statx"}
 _KERNEL_HALF = 1 << 63
 # By architecture what reads a clock in user space: its name, and a pattern of its bytes.
 _CLOCKS = {
-    "amd64": ("rdtsc", rb"\x0f(?:\x31|\x01\xf9)"),  # and rdtscp
+    "amd64": ("rdtsc", rb"\x0f(?:[\x31\x33]|\x01\xf9)"),  # and rdpmc, rdtscp
     # mrs of cntpct_el0, cntvct_el0, cntpctss_el0 and cntvctss_el0
     "arm64": ("cntvct_el0", rb"[\x20-\x5f\xa0-\xdf]\xe0\x3b\xd5"),
-    "riscv64": ("rdtime", rb"[\x73\xf3][\x20-\x2f][\x00\x10]\xc0"),  # and rdcycle
+    "riscv64": ("rdtime", rb"[\x73\xf3][\x20-\x2f][\x00\x10\x20]\xc0"),  # and rdcycle, rdinstret
 }
 # What arguments point at, in the order of plugin/pointed.h.
 _KINDS = "sabgviwdmknfoctjrhexpMURONBT"
@@ -122,14 +123,15 @@ class Calls:
         """Fields of the counts of a phase, by the window that stands for it and by all of them."""
         made, failed = self.of(chosen.syscalls)
         behind = [one.behind for one in windows if one.behind is not None]
+        last = next((one for one in reversed(windows) if one.outside is not None), None)
         return {
             "syscalls": made,
             "errors": failed,
-            "clock": self.clock(windows),
+            "clock": self.clock(windows, last),
             "by_design": self.by_design,
             "wakes": chosen.wakes,
             "scalars": self._inside(windows) or None,
-            "outside": next(filter(None, map(self.outside, reversed(windows))), None),
+            "outside": self.outside(last) if last else None,
             "behind": round(fmean(behind)) if behind else None,
             "spent": {name: sum(own.values()) for name, own in self._spent(chosen.spent).items()},
             "places": self._places(chosen, windows),
@@ -177,7 +179,9 @@ class Calls:
         return found
 
     def _name(self, number: int) -> str:
-        return OLD_CALL if number >= _OLD_CALLS else self.names.get(number, f"call {number}")
+        clocks = {_CLOCK_READ: _CLOCKS[self.architecture][0], _CLOCK_PAGE: _VDSO}
+        known = {**self.names, **clocks}.get(number)
+        return known or (OLD_CALL if number >= _OLD_CALLS else f"call {number}")
 
     def of(self, words: Sequence[int] | None) -> tuple[dict[str, int] | None, dict[str, int]]:
         """How often each call was made, and how often it returned an error: "madvise EINVAL"."""
@@ -220,12 +224,11 @@ class Calls:
             found[ORDER] = 0, 0, 0, sum(order) % (1 << 32)
         return found
 
-    def outside(self, window: CountedWindow) -> dict[str, tuple[int, ...]] | None:
+    def outside(self, window: CountedWindow) -> dict[str, tuple[int, ...]]:
         """What the program asked for outside its windows until this one: see PhaseCounts."""
-        if window.outside is None:
-            return None
-        made, failed = self.of(window.outside[1:])
-        counts = {**failed, **(made or {}), INSTRUCTIONS: window.outside[0]}
+        user, *calls = window.outside or (0,)
+        made, failed = self.of(calls)
+        counts = {**failed, **(made or {}), INSTRUCTIONS: user}
         asked = self.scalars([window.outside_scalars])
         told = {name: (n, n, 0, 0) for name, n in counts.items()}
         if window.own is not None:
@@ -234,9 +237,12 @@ class Calls:
             told[ORDER] = 0, 0, 0, window.order[1] % (1 << 32)
         return told | asked
 
-    def clock(self, windows: Sequence[CountedWindow]) -> dict[str, int] | None:
-        """How often the windows of a phase read a clock, by what reads it.
+    def clock(
+        self, windows: Sequence[CountedWindow], last: CountedWindow | None
+    ) -> dict[str, int] | None:
+        """How often the windows of a phase read a clock, and the program outside of any.
 
+        By what reads it.  last: the window that tells what was done outside until then.
         A loader times its own start for LD_DEBUG.  An instruction of it that is executed at most
         once for each program that is started waits for nothing, and is named apart.
         """
@@ -250,8 +256,7 @@ class Calls:
             made, failed = self.of(window.syscalls)
             made = made or {}
             starts = made.get("execve", 0) - sum(failed[n] for n in failed if n[:7] == "execve ")
-            clocks = {*_CLOCK_CALLS, *(_STAMPS if _STATS & {*made} else ())}
-            found.update({call: count for call, count in made.items() if call in clocks})
+            found.update(self._clocks_asked(made, window.scalars))
             for slot, count in zip(window.rows[::2], window.rows[1::2], strict=True):
                 at = window.code[slot][0]
                 if at >= _KERNEL_HALF and at not in self.vdso:
@@ -268,7 +273,19 @@ class Calls:
                 found[_VDSO] += known[slot][1] * count
         if found[name]:
             del found[_VDSO]
+        if last and last.outside is not None:
+            asked = self._clocks_asked(self.of(last.outside[1:])[0] or {}, last.outside_scalars)
+            found.update({f"{read}{OUTSIDE}": count for read, count in asked.items()})
         return dict(sorted((+found).items()))
+
+    def _clocks_asked(self, made: Mapping[str, int], values: Sequence[int]) -> dict[str, int]:
+        """How often the calls that were made, with these values, tell the time."""
+        clocks = {*_CLOCK_CALLS, self._name(_CLOCK_READ), self._name(_CLOCK_PAGE)}
+        clocks |= _STAMPS if _STATS & {*made} else set()
+        for number, which, _, most, *_ in zip(*[iter(values)] * 6, strict=True):
+            if most and which == _RUSAGE.get(call := self._name(number)):
+                clocks.add(call)
+        return {call: count for call, count in made.items() if call in clocks}
 
 
 def _asked_for(window: CountedWindow) -> tuple[Sequence[int], Sequence[int]]:
