@@ -29,6 +29,12 @@ uint64_t heap_value(uint64_t address);
 void mapping_add(uint64_t start, uint64_t length);
 void mapping_drop(uint64_t start, uint64_t length);
 
+/*
+ * What stands for a place that a program asks for: as address_value(), but near a mapping of its own,
+ * or where one was last, the distance from its begin, and elsewhere the address itself.
+ */
+uint64_t hint_value(uint64_t address);
+
 /* Does an address lie within one? */
 bool mapping_has(uint64_t address);
 

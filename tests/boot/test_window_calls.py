@@ -405,6 +405,8 @@ OTHER_DATA = "same code on other data makes +1,728.0 of +1,536.0 (bsearch"
         ("0", ARENA, HALVES, Verdict.INVALID, "arguments that belong together, differ in the"),
         ("0", ARENA, GUARD, Verdict.INVALID, "its own pages differ in the windows of work"),
         ("0", "", CALL, Verdict.UNDECIDED, "asks which kernel it runs on (uname)"),
+        ("0", ARENA.replace("(96UL << 30)", "((96UL << 30) + (newer << 20))"), CALL,
+         Verdict.UNDECIDED, "mmap address 1 (digest"),
         ("0", "if (kd_now() == 1) return 1;", CALL,
          Verdict.UNDECIDED, "a clock outside its windows (rdtsc, vDSO)"),
         ("0", "", 'asm volatile("int $0x80" : : "a"(20) : "memory");',

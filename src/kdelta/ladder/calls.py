@@ -409,10 +409,12 @@ def _apart(was: Sequence[PhaseCounts], now: Sequence[PhaseCounts], rows: str) ->
         call, _, rest = row.partition(" ")
         detail = rest[:1].islower()  # "argument 1": where an arm makes no call, calls differ
         missing = detail and any(row not in each for each in chain(*arms))
-        missing |= rest == "contents" and 1 in map(len, arms)  # a seed may move them
+        moved = rest == "contents" and len({*one, *other}) > 1  # it may be a clock that was read
+        missing |= rest == "contents" and rows != "outside" and 1 in map(len, arms)  # or a seed
         if row in was[0].by_design or missing or call in _BY_TIME * (rows == "outside"):
             continue
         differ = len({*one}) == len({*other}) == 1 and one[0] != other[0]
+        differ |= moved and rows == "outside"
         gap = max(min(one)[0] - max(n[1] for n in other), min(other)[0] - max(n[1] for n in one))
         if name == INSTRUCTIONS:
             differ = gap > max(_FEW, max(one)[0] // 100)

@@ -46,7 +46,7 @@ _CLOCKS = {
     "riscv64": ("rdtime", rb"[\x73\xf3][\x20-\x2f][\x00\x10\x20]\xc0"),  # and rdcycle, rdinstret
 }
 # What arguments point at, in the order of plugin/pointed.h.
-_KINDS = "sabgviwdmknfoctjrhexpMURONBT"
+_KINDS = "sabgviwdmknfoctjrHhexpMURONBT"
 _RESULT = 6  # behind the arguments
 _CONTENTS = _RESULT + 8  # of what the kernel wrote, behind the call and its arguments
 
@@ -298,7 +298,7 @@ def _what(call: str, which: int) -> str:
         return "contents"
     at = str(which - _RESULT - 1)
     kind = next((row[1] for row in table().get(call, _UNKNOWN).pointed if row[0] == at), "")
-    return f"{ {'s': 'string', 'a': 'address'}.get(kind, 'data') } {at}"
+    return f"{ {'s': 'string', 'a': 'address', 'H': 'address'}.get(kind, 'data') } {at}"
 
 
 def _normal(least: int, most: int, total: int, digest: int) -> tuple[int, ...]:
