@@ -39,6 +39,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/personality.h>
@@ -101,11 +102,17 @@
  * 6 are told below.
  */
 #if defined(__x86_64__)
-#define KD_MARK(code)	asm volatile("nopl %c0(%%rax)" : : "i"(0x6b640000 | (code)) : "memory")
+#define KD_MARK(code, ...)	\
+	asm volatile("nopl %c0(%%rax)" : : "i"(0x6b640000 | (code)), ##__VA_ARGS__ : "memory")
+#define KD_FIRST	"rdi"
 #elif defined(__aarch64__)
-#define KD_MARK(code)	asm volatile("movz xzr, #%c0" : : "i"(0xd000 | (code)) : "memory")
+#define KD_MARK(code, ...)	\
+	asm volatile("movz xzr, #%c0" : : "i"(0xd000 | (code)), ##__VA_ARGS__ : "memory")
+#define KD_FIRST	"x0"
 #elif defined(__riscv) && __riscv_xlen == 64
-#define KD_MARK(code)	asm volatile("lui zero, %0" : : "i"(0x6b000 | (code)) : "memory")
+#define KD_MARK(code, ...)	\
+	asm volatile("lui zero, %0" : : "i"(0x6b000 | (code)), ##__VA_ARGS__ : "memory")
+#define KD_FIRST	"a0"
 #else
 #define KD_MARK(code)	asm volatile("" : : "i"(code) : "memory")
 #endif
@@ -120,7 +127,12 @@
  * same length on all kernels.
  */
 #ifdef KD_WATCHED
-#define KD_MAIN()	KD_MARK(4 << 8)
+#define KD_MAIN()							\
+	do {								\
+		register unsigned long vdso asm(KD_FIRST) =		\
+			getauxval(AT_SYSINFO_EHDR);			\
+		KD_MARK(4 << 8, "r"(vdso));				\
+	} while (0)
 #define KD_APART	__attribute__((cleanup(kd_back), unused)) char kd_away = kd_leave()
 static inline char kd_leave(void)
 {
@@ -159,6 +171,9 @@ kd_api void kd_drain_batches(void)
 		errno = error;	/* not else: behind fork() it would be a fault of its own */
 }
 
+/* The time of a sample, which is none of the program's own reading. */
+#define KD_SAMPLED()	({ KD_APART; kd_now(); })
+
 /*
  * Run `work` as one window of `phase`: marked and timed or, while warming up,
  * neither.  `work` is a call of a noinline function, so that every window
@@ -170,14 +185,14 @@ kd_api void kd_drain_batches(void)
 									\
 		if (!kd_over_batches())					\
 			kd_drain_batches();				\
-		kd_began = kd_now();					\
+		kd_began = KD_SAMPLED();				\
 		if (kd_warming_up()) {					\
 			work;						\
 		} else {						\
 			KD_BEGIN(phase);				\
 			work;						\
 			KD_END(phase);					\
-			kd_sample(phase, kd_now() - kd_began);		\
+			kd_sample(phase, KD_SAMPLED() - kd_began);	\
 		}							\
 	} while (0)
 
@@ -406,7 +421,6 @@ kd_api void kd_print_metrics(void)
 
 kd_api uint64_t kd_now(void)
 {
-	KD_APART;
 	struct timespec ts;
 
 	if (clock_gettime(CLOCK_MONOTONIC_RAW, &ts))
@@ -1289,12 +1303,14 @@ kd_api struct rusage kd_usage(void)
 /* Page faults of this process so far that needed no reading from a disk. */
 kd_api long kd_minor_faults(void)
 {
+	KD_APART;
 	return kd_usage().ru_minflt;
 }
 
 /* How often this process has waited so far. */
 kd_api long kd_waits(void)
 {
+	KD_APART;
 	return kd_usage().ru_nvcsw;
 }
 
@@ -2025,9 +2041,9 @@ kd_api int kd_loop_in_turns(void (*once)(void), bool processes)
 			kd_give_turn(i % cpus, false);
 		if (kd_warming_up())
 			continue;
-		began = kd_now();
+		began = KD_SAMPLED();
 		kd_give_turn(turns++ % cpus, true);
-		kd_sample(0, kd_now() - began);
+		kd_sample(0, KD_SAMPLED() - began);
 	}
 	kd_audit_task(KD_AFTER, processes ? 1 : cpus);
 	return kd_finish();

@@ -61,6 +61,19 @@ bool is_old_syscall(enum target target, const struct code *code)
 					   is_exactly(code, sysenter, sizeof(sysenter)));
 }
 
+bool is_clock(enum target target, const struct code *code)
+{
+	uint32_t word = word_of(code->bytes);
+
+	if (target == TARGET_X86_64) /* rdtsc, rdpmc, rdtscp */
+		return (code->size == 2 && ((word & 0xffff) == 0x310f || (word & 0xffff) == 0x330f)) ||
+		       (code->size == 3 && (word & 0xffffff) == 0xf9010f);
+	if (target == TARGET_AARCH64) /* mrs of cntpct_el0, cntvct_el0, cntpctss_el0, cntvctss_el0 */
+		return (word & 0xffffff00) == 0xd53be000 && ((word >> 5 & 3) == 1 || (word >> 5 & 3) == 2);
+	/* rdcycle, rdtime, rdinstret */
+	return (word & 0xffcff07f) == 0xc0002073 && (word >> 20 & 3) < 3;
+}
+
 bool is_mret(const struct code *code)
 {
 	static const uint8_t mret[] = { 0x73, 0x00, 0x20, 0x30 };

@@ -44,6 +44,9 @@ bool is_syscall(enum target target, const struct code *code);
 /* Is it one of the ways of 32-bit programs, which others may go, too? */
 bool is_old_syscall(enum target target, const struct code *code);
 
+/* What tells the time, or a count that grows with it, to user space. */
+bool is_clock(enum target target, const struct code *code);
+
 /* A return from the firmware of a riscv64. */
 bool is_mret(const struct code *code);
 

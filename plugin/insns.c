@@ -62,7 +62,7 @@ enum mark_op {
 	MARK_BEGIN = 1,
 	MARK_END = 2,
 	MARK_ARM = 3,
-	MARK_MAIN = 4, /* the program starts */
+	MARK_MAIN = 4, /* the program starts; the first argument's register says where its vDSO is */
 	MARK_LEAVE = 5, /* what follows, up to BACK, is none of its own: see outside.h */
 	MARK_BACK = 6,
 };
@@ -93,7 +93,7 @@ static void hush(unsigned int index, enum mark_op op)
 	unsigned int *hushed = &calls_of_task(index)->hushed;
 
 	if (op == MARK_MAIN)
-		mappings_begin();
+		mappings_begin(register_value(index, REGISTER_FIRST));
 	if (op == MARK_MAIN && state.vcpu[index].task)
 		tasks_alone(state.vcpu[index].task);
 	*hushed = op == MARK_MAIN ? 0 : op == MARK_LEAVE ? *hushed + 1 : *hushed - !!*hushed;

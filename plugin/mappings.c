@@ -5,15 +5,18 @@
 #include "mappings.h"
 
 #define MAX_MAPPINGS 1024u
+#define VDSO_DATA 0x6000u
+#define NEAR (1ull << 40)
 
 static struct {
-	uint64_t image;
+	uint64_t image, vdso;
 	uint64_t first_break, last_break; /* ends of the heap, 0: none was set since main() */
 	unsigned int count;
 	struct mapping {
 		uint64_t start, length;
 		uint64_t order; /* among those of its length, the lowest that is free */
 	} at[MAX_MAPPINGS]; /* the last one behind */
+	struct mapping dropped; /* last */
 } mappings;
 
 void mappings_image(uint64_t end)
@@ -21,10 +24,12 @@ void mappings_image(uint64_t end)
 	mappings.image = end;
 }
 
-void mappings_begin(void)
+void mappings_begin(uint64_t vdso)
 {
+	mappings.vdso = vdso;
 	mappings.first_break = mappings.last_break = 0;
 	mappings.count = 0;
+	mappings.dropped = (struct mapping){ 0 };
 }
 
 void heap_end(uint64_t end)
@@ -45,6 +50,7 @@ uint64_t heap_value(uint64_t address)
 
 static void forget(unsigned int i)
 {
+	mappings.dropped = mappings.at[i];
 	mappings.count--;
 	memmove(mappings.at + i, mappings.at + i + 1,
 		(mappings.count - i) * sizeof(*mappings.at));
@@ -88,12 +94,40 @@ bool mapping_has(uint64_t address)
 	return mapping_of(address);
 }
 
+bool is_clock_page(uint64_t address)
+{
+	return mappings.vdso - address - 1 < VDSO_DATA && !mapping_has(address);
+}
+
+static uint64_t value_in(const struct mapping *mapping, uint64_t address)
+{
+	return (mapping->length * 0x9e3779b97f4a7c15ULL ^ mapping->order << 48) +
+	       (address - mapping->start);
+}
+
 uint64_t address_value(uint64_t address)
 {
 	const struct mapping *mapping = mapping_of(address);
 
 	if (mapping)
-		return (mapping->length * 0x9e3779b97f4a7c15ULL ^ mapping->order << 48) +
-		       (address - mapping->start);
+		return value_in(mapping, address);
 	return address < LEAST_ADDRESS || address < mappings.image ? address : LEAST_ADDRESS;
+}
+
+static uint64_t distance(const struct mapping *mapping, uint64_t address)
+{
+	return mapping->start < address ? address - mapping->start : mapping->start - address;
+}
+
+uint64_t hint_value(uint64_t address)
+{
+	const struct mapping *nearest = &mappings.dropped;
+
+	if (address_value(address) != LEAST_ADDRESS)
+		return address_value(address);
+	for (unsigned int i = 0; i < mappings.count; i++)
+		if (distance(&mappings.at[i], address) < distance(nearest, address))
+			nearest = &mappings.at[i];
+	return nearest->length && distance(nearest, address) < NEAR ? value_in(nearest, address) :
+								      address;
 }

@@ -17,14 +17,23 @@ void mappings_image(uint64_t end);
 /* The heap shall end there, first from main() on or further. */
 void heap_end(uint64_t end);
 
-/* A program's main() begins, or a program: it has mapped nothing yet. */
-void mappings_begin(void);
+/* A program's main() begins, or a program: it has mapped nothing yet.  vdso: where that lies. */
+void mappings_begin(uint64_t vdso);
+
+/* Does the vDSO read its clocks there?  The pages lie below its code, six of them at most. */
+bool is_clock_page(uint64_t address);
 
 /* The same as address_value() for an address of the heap, 0 for others. */
 uint64_t heap_value(uint64_t address);
 
 void mapping_add(uint64_t start, uint64_t length);
 void mapping_drop(uint64_t start, uint64_t length);
+
+/*
+ * What stands for a place that a program asks for: as address_value(), but near a mapping of its own,
+ * or where one was last, the distance from its begin, and elsewhere the address itself.
+ */
+uint64_t hint_value(uint64_t address);
 
 /* Does an address lie within one? */
 bool mapping_has(uint64_t address);

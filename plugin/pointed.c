@@ -9,7 +9,6 @@
 
 #define MAX_POINTERS 1024u
 #define MAX_STRING 4096u
-#define MAX_DATA 256u
 #define MAX_BYTES 65536u
 #define MAX_ELEMENTS 2048u
 #define GUEST_PAGE 4096u
@@ -82,15 +81,17 @@ bool call_is(uint64_t number, enum kind kind)
 	return false;
 }
 
+/* At once: data may be long. */
+static void feed_word(struct digest *digest, uint64_t word)
+{
+	digest->hash = (digest->hash ^ word) * 0x100000001b3ULL;
+	digest->hash ^= digest->hash >> 32;
+}
+
 static void feed(struct digest *digest, const void *bytes, size_t size)
 {
 	for (size_t i = 0; i < size; i++)
 		digest->hash = (digest->hash ^ ((const uint8_t *)bytes)[i]) * 0x100000001b3ULL;
-}
-
-static void feed_word(struct digest *digest, uint64_t word)
-{
-	feed(digest, &word, sizeof(word));
 }
 
 static void feed_address(struct digest *digest, uint64_t address)
@@ -122,10 +123,6 @@ static void feed_records(struct digest *digest, uint64_t address, uint64_t size,
 
 	size = size < MAX_BYTES ? size : MAX_BYTES;
 	fetch(digest, address, room, size);
-	if (!mask) {
-		feed(digest, room, size);
-		return;
-	}
 	if (each < 8)
 		each = MAX_BYTES;
 	for (uint64_t at = 0; at < size; at += 8) {
@@ -203,7 +200,7 @@ static void feed_vectors(struct digest *digest, uint64_t address, uint64_t count
 		feed_address(digest, vector[0]);
 		feed_word(digest, vector[1]);
 		if (data)
-			feed_bytes(digest, vector[0], vector[1], MAX_DATA);
+			feed_bytes(digest, vector[0], vector[1], MAX_BYTES);
 	}
 }
 
@@ -318,6 +315,36 @@ static void feed_lock(struct digest *digest, const uint64_t arguments[CALL_ARGUM
 	}
 }
 
+/*
+ * How many bytes the kernel reads for a request that does not say it: an int, but for some of
+ * terminals, and none where it only writes.
+ */
+static uint64_t old_request(uint64_t request)
+{
+	switch (request) {
+	case 0x5401: /* TCGETS, TCGETA, TIOCGPGRP, TIOCOUTQ, TIOCGWINSZ, FIONREAD, TIOCGSID */
+	case 0x5405:
+	case 0x540f:
+	case 0x5411:
+	case 0x5413:
+	case 0x541b:
+	case 0x5429:
+		return 0;
+	case 0x5402: /* TCSETS, TCSETSW, TCSETSF */
+	case 0x5403:
+	case 0x5404:
+		return 36;
+	case 0x5406: /* TCSETA, TCSETAW, TCSETAF */
+	case 0x5407:
+	case 0x5408:
+		return 17;
+	case 0x5414: /* TIOCSWINSZ */
+		return 8;
+	default:
+		return 4;
+	}
+}
+
 static void feed_request(struct digest *digest, const uint64_t arguments[CALL_ARGUMENTS])
 {
 	enum { SOCKETS = 0x89, IFREQ = 40 };
@@ -325,9 +352,13 @@ static void feed_request(struct digest *digest, const uint64_t arguments[CALL_AR
 
 	if (request >> 8 == SOCKETS)
 		size = IFREQ;
+	else if (request <= UINT16_MAX) /* of before they told their size */
+		size = old_request(request);
 	else if (!(request >> 30 & 1)) /* the kernel does not read there */
 		size = 0;
-	if (size && arguments[2] >= LEAST_ADDRESS)
+	if (arguments[2] < LEAST_ADDRESS)
+		feed_word(digest, arguments[2]);
+	else if (size)
 		feed_records(digest, arguments[2], size, size, ANY_WORD);
 }
 
@@ -395,6 +426,8 @@ static void feed_pointer(struct digest *digest, const struct pointer *pointer,
 		feed_socket_address(digest, address, count & UINT32_MAX);
 	else if (pointer->kind == KIND_FILTER)
 		feed_filter(digest, address);
+	else if (pointer->kind == KIND_HINT)
+		feed_word(digest, hint_value(address));
 	else if (pointer->kind == KIND_OPTION)
 		feed_option(digest, arguments);
 	else if (pointer->kind == KIND_PROGRAM)
@@ -405,7 +438,7 @@ static void feed_pointer(struct digest *digest, const struct pointer *pointer,
 		feed_address(digest, address);
 	if (pointer->kind == KIND_DATA) {
 		feed_address(digest, address);
-		feed_bytes(digest, address, count, MAX_DATA);
+		feed_bytes(digest, address, count, MAX_BYTES);
 	}
 }
 

@@ -20,8 +20,8 @@ enum kind {
 	KIND_BITS, /* so many bits as the argument `count` says */
 	KIND_STRINGS, /* pointers to them, up to a NULL */
 	KIND_VECTORS, /* struct iovec, so many as the argument `count` says */
-	KIND_DATA_VECTORS, /* the same, and the first bytes of their data */
-	KIND_DATA, /* the first bytes of so many as the argument `count` says */
+	KIND_DATA_VECTORS, /* the same, and their data */
+	KIND_DATA, /* so many bytes as the argument `count` says */
 	KIND_MESSAGES, /* each: the bytes of one; `count`: the argument that says how many, or 0 */
 	KIND_SENT_MESSAGES,
 	KIND_SOCKET_ADDRESS,
@@ -31,6 +31,7 @@ enum kind {
 	KIND_REQUEST, /* what ioctl() has third */
 	KIND_PROGRAM, /* what bpf() has second */
 	KIND_ROBUST, /* the list of locks that a task may die with */
+	KIND_HINT, /* where the program wants a mapping */
 	KIND_HEARD, /* the kernel writes there as many bytes as it returns */
 	/* of the call itself, at argument 0 */
 	KIND_ENDS, /* the task may leave its list of locks */

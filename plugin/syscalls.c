@@ -190,19 +190,22 @@ static uint64_t call_argument(unsigned int index, unsigned int argument)
 			      argument == 3 ? REGISTER_CALL_FOURTH : REGISTER_FIRST + argument);
 }
 
-/*
- * What is an address, and what a count, is for who reads it to say.  What a program prints outside
- * its windows, times for example, is its own affair.
- */
+/* What a program prints outside its windows, times for example, is its own affair. */
+static bool is_printed(const struct begun_call *begun)
+{
+	return begun->outside && begun->argument[0] - 1 < 2 && call_is(begun->number, KIND_PRINTS);
+}
+
+/* What is an address, and what a count, is for who reads it to say. */
 static void arguments_add(unsigned int index, struct begun_call *begun, struct calls_made *made,
 			  unsigned int row)
 {
 	const struct task *task = state.vcpu[index].task;
-	uint64_t robust = task ? task->robust : 0, value, first = begun->argument[0];
+	uint64_t robust = task ? task->robust : 0, value;
 	unsigned int count;
 	const struct pointer *pointer = pointers_of(begun->number, &count);
 
-	if (begun->outside && first - 1 < 2 && call_is(begun->number, KIND_PRINTS))
+	if (is_printed(begun))
 		return;
 	order_begin(index, begun);
 	for (unsigned int k = 0; k < CALL_ARGUMENTS; k++)
@@ -431,7 +434,7 @@ static void call_returned(unsigned int index, const struct begun_call *begun, ui
 
 	if (failed)
 		call_add(made, begun->number, -result);
-	if (row < MAX_CALL_ROWS && !failed)
+	if (row < MAX_CALL_ROWS && !failed && !is_printed(begun))
 		result_add(made->values[row], begun, result);
 	if (row < MAX_CALL_ROWS)
 		late_add(begun, made, row);
@@ -475,6 +478,22 @@ static void on_user_block(unsigned int index, void *userdata)
 	pthread_mutex_unlock(&state.lock);
 }
 
+void clock_read(unsigned int index, uint64_t how)
+{
+	if (is_outside(index))
+		call_add(&made_outside, how, 0);
+}
+
+static void on_clock(unsigned int index, void *userdata)
+{
+	(void)userdata;
+	if (index >= state.vcpus)
+		return;
+	pthread_mutex_lock(&state.lock);
+	clock_read(index, CLOCK_READ);
+	pthread_mutex_unlock(&state.lock);
+}
+
 void syscalls_watch(struct qemu_plugin_insn *insn, const struct code *code, bool first)
 {
 	qemu_plugin_u64 open = { syscalls.score, 0 };
@@ -490,6 +509,8 @@ void syscalls_watch(struct qemu_plugin_insn *insn, const struct code *code, bool
 		qemu_plugin_register_vcpu_insn_exec_cb(
 			insn, on_syscall, QEMU_PLUGIN_CB_R_REGS,
 			(void *)(uintptr_t)(code->vaddr + code->size));
+	if (outside_wanted() && is_clock(state.target, code))
+		qemu_plugin_register_vcpu_insn_exec_cb(insn, on_clock, QEMU_PLUGIN_CB_NO_REGS, NULL);
 	if (is_old_syscall(state.target, code))
 		qemu_plugin_register_vcpu_insn_exec_cb(insn, on_old_syscall, QEMU_PLUGIN_CB_R_REGS,
 						       NULL);

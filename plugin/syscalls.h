@@ -52,6 +52,13 @@ void syscalls_answer(unsigned int vcpu, uint64_t error);
 /* The kernel executed so many instructions in a window, for the call that the vCPU's task made. */
 void syscalls_spent(unsigned int vcpu, uint64_t insns);
 
+/* What stands in place of a call's number where the program reads a clock without one. */
+#define CLOCK_READ (2ull << 32) /* by an instruction */
+#define CLOCK_PAGE (3ull << 32) /* in memory, as the vDSO does */
+
+/* The vCPU's task does so: it is recorded outside windows, what runs in these is told anyway. */
+void clock_read(unsigned int vcpu, uint64_t how);
+
 /* A window opens: it has seen no call. */
 void syscalls_open(unsigned int vcpu);
 

@@ -85,6 +85,7 @@ void task_new(struct vcpu *vcpu, uint64_t address)
 		task->parent = vcpu->task->number;
 		task->ours = vcpu->task->ours;
 		task->below = vcpu->task->below + 1;
+		task->calls.hushed = vcpu->task->calls.hushed;
 		tasks.made += task->ours;
 	}
 }

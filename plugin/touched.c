@@ -6,6 +6,7 @@
 #include "outside.h"
 #include "state.h"
 #include "stream.h"
+#include "syscalls.h"
 #include "touched.h"
 
 #define PAGE_BITS 12
@@ -56,6 +57,8 @@ static void on_touch(unsigned int index, qemu_plugin_meminfo_t info, uint64_t va
 		return;
 	pthread_mutex_lock(&state.lock);
 	*recent = (struct seen){ key, touched.epoch };
+	if (is_clock_page(vaddr))
+		clock_read(index, CLOCK_PAGE);
 	page = address_value(vaddr >> PAGE_BITS << PAGE_BITS);
 	if (page != LEAST_ADDRESS && is_new(key)) {
 		page ^= touched.place * 0x9e3779b97f4a7c15ULL;

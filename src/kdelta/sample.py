@@ -24,6 +24,7 @@ TOTAL = "total"  # the name under which the sum over the phases is shown
 INSTRUCTIONS, TOUCHED, ORDER = "instructions", "pages touched", "order of calls"
 OLD_CALL = "int 0x80"  # a call that is made as 32-bit programs do
 OF_LOADER = " of the loader"  # behind a clock that a program's start reads, once for each
+OUTSIDE = " outside the windows"  # behind a clock that a program reads there
 PART = ", part "
 
 

@@ -21,6 +21,7 @@ from kdelta.sample import (
     OF_LOADER,
     OLD_CALL,
     ORDER,
+    OUTSIDE,
     PART,
     TOTAL,
     TOUCHED,
@@ -34,7 +35,6 @@ Arm = Iterable[Sequence[PhaseCounts]]  # of its trials
 FAULTS = "page faults"
 _RCU, _WOKEN = "RCU", "tasks of others"
 ASYNCHRONOUS = ("io_uring_enter", "io_submit")  # what failed of these, completions say
-_TIMERS = ("timer_settime", "timerfd_settime")
 _LIMITS = ("setrlimit argument 1", "prlimit64 argument 2")
 # RLIMIT_CPU is the lowest number of all, and RLIMIT_RTTIME the highest.
 _LIMIT_OF_CPU, _LIMIT_OF_REAL_TIME = 0, 15
@@ -275,30 +275,39 @@ def weighed_by_clock(
 ) -> Comparison:
     """A comparison with the clocks that the windows of either arm read in a phase, or in any.
 
+    Of a program of the user's own those of all windows count, and what it reads outside of them.
     timers: one is set while they run, whose signal may end one.
     """
     reads: dict[str, int] = {}
-    timers |= any(_sets_a_timer(own.outside or {}, own.by_design) for own in phases)
+    timers |= any(_limits_time(own.outside or {}, own.by_design) for own in phases)
     for own in phases:
-        for name, times in (own.clock or {}).items() if phase in (TOTAL, own.phase) else ():
-            if name not in own.by_design and not name.endswith(OF_LOADER):
+        asked = phase in (TOTAL, own.phase) or own.outside is not None
+        for name, times in (own.clock or {}).items() if asked else ():
+            meant = name.removesuffix(OUTSIDE) in own.by_design
+            if not meant and not name.endswith(OF_LOADER):
                 reads[name] = max(times, reads.get(name, 0))
-    each = [f"{name} {times} times" for name, times in reads.items()]
+    each = [f"{name} {times} times" for name, times in reads.items() if OUTSIDE not in name]
     named = ", ".join([*each, *["a timer is set, or a limit of time"] * timers])
-    if not named or found.verdict is Verdict.INVALID:
-        return found
-    return _undecided(
-        found,
-        f"a clock may decide how long a window is ({named}), and time is not what is counted;"
-        " count operations instead: a fixed number of them, told by KD_OPS(n)",
-    )
+    beside = [name.removesuffix(OUTSIDE) for name in reads if OUTSIDE in name]
+    if named and found.verdict is not Verdict.INVALID:
+        found = _undecided(
+            found,
+            f"a clock may decide how long a window is ({named}), and time is not what is counted;"
+            " count operations instead: a fixed number of them, told by KD_OPS(n)",
+        )
+    if beside and found.verdict is not Verdict.INVALID:
+        found = _undecided(
+            found,
+            f"the program reads or sets a clock outside its windows ({', '.join(beside)}), and may"
+            " choose by it what they do: take that out, or list it in by_design of its TOML if"
+            " nothing depends on it",
+        )
+    return found
 
 
-def _sets_a_timer(asked: Mapping[str, Sequence[int]], design: Sequence[str]) -> bool:
+def _limits_time(asked: Mapping[str, Sequence[int]], design: Sequence[str]) -> bool:
     limits = [asked[name] for name in _LIMITS if name in asked and name not in design]
-    return any(name in asked and name not in design for name in _TIMERS) or any(
-        low == _LIMIT_OF_CPU or high == _LIMIT_OF_REAL_TIME for low, high, *_ in limits
-    )
+    return any(low == _LIMIT_OF_CPU or high == _LIMIT_OF_REAL_TIME for low, high, *_ in limits)
 
 
 def weighed_by_outside(found: Comparison, old: Arm, new: Arm, phase: str) -> Comparison:
@@ -400,10 +409,12 @@ def _apart(was: Sequence[PhaseCounts], now: Sequence[PhaseCounts], rows: str) ->
         call, _, rest = row.partition(" ")
         detail = rest[:1].islower()  # "argument 1": where an arm makes no call, calls differ
         missing = detail and any(row not in each for each in chain(*arms))
-        missing |= rest == "contents" and 1 in map(len, arms)  # a seed may move them
+        moved = rest == "contents" and len({*one, *other}) > 1  # it may be a clock that was read
+        missing |= rest == "contents" and rows != "outside" and 1 in map(len, arms)  # or a seed
         if row in was[0].by_design or missing or call in _BY_TIME * (rows == "outside"):
             continue
         differ = len({*one}) == len({*other}) == 1 and one[0] != other[0]
+        differ |= moved and rows == "outside"
         gap = max(min(one)[0] - max(n[1] for n in other), min(other)[0] - max(n[1] for n in one))
         if name == INSTRUCTIONS:
             differ = gap > max(_FEW, max(one)[0] // 100)

@@ -41,7 +41,8 @@ DECISIVE = (
     *(f"run/{name}.py" for name in (
         "__init__", "counting", "exact", "guest_trial", "selftest", "store", "trial",
     )),
-    *("probes", "sample.py", "source/__init__.py", "source/kconfig.py"),
+    *("probes", "probes/system_calls.txt"),
+    *("sample.py", "source/__init__.py", "source/kconfig.py"),
     *("verdict/__init__.py", "verdict/windows.py"),
     *("study/__init__.py", "study/probes.py", "workload.py"),
 )  # fmt: skip
