@@ -433,7 +433,7 @@ def check_scenarios(study: Study) -> None:
         told.add(place)
         click.echo(guest.warnings(load.program, study.machine.target), err=True, nl=False)
         guest.check_marks(load, study.machine.target)
-        if load.declared:
+        if load.declared and not programs.asked(load.program):
             state = "its page state is compared, and not checked"
             say(f"{load.program.name} has no TOML: {state}", err=True)
 

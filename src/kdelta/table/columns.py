@@ -248,8 +248,8 @@ def filled(
     def in_lines(command: re.Match[str]) -> str:
         if len(later) + len(command[0]) <= width - len("."):
             return command[0].replace(" ", _TOGETHER)
-        options = re.sub(r"(`kdelta|--[\w-]+) ", rf"\1{_TOGETHER}", command[0])
-        return options.replace(" ", f"{_GOES_ON} ")
+        pair = re.compile(rf"(`kdelta|--[\w-]+) (?=\S{{1,{max(width - 20, 1)}}}[ `])")
+        return pair.sub(rf"\1{_TOGETHER}", command[0]).replace(" ", f"{_GOES_ON} ")
 
     marked = _COMMAND.sub(in_lines, text)
     lines = textwrap.wrap(
