@@ -679,6 +679,8 @@ def test_no_function_of_a_profile_is_the_commits_own(
     )
     assert asked_for == ["6.16", "6.17", "control:getppid"]
     assert "Path length explains 4.8 of 11 %" in ended.output
+    rates = asked(tmp_path, perf(0.9, **{PATH: (5e4, 5.5e4)}), "--kernels", "6.16,6.17").output
+    assert rates.startswith("By the mail's own figures, path length")
     alone = f"6.17,6.17+undo=/linux@{robot_mails.COMMIT}"
     side = SimpleNamespace(kernel=None, functions=frozenset({"f"}))
     monkeypatch.setattr(compare, "count_pair", lambda *_, **__: [(side, side)])

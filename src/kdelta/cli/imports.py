@@ -215,8 +215,9 @@ def ask(
         changed, _ = compare.changed_code(before.kernel, after.kernel)
         if changed and not changed & (before.functions | after.functions):
             say(f"Your test does not execute this commit: {few(sorted(changed), 3)} did not run.")
-    say(*check_page.robot_answer(row, direction, case, why, f"{loop}, {old} -> {new}"))
-    say(*filter(None, [apart]), *asked)
+    counted = [*check_page.robot_answer(row, direction, case, why, f"{loop}, {old} -> {new}")]
+    counted += [apart] if apart else []  # of more than the commit: the mail's own figures first
+    say(*((*asked, *counted) if apart and own else (*counted, *asked)))
     say(*check_page.robot_next(robot.in_turns(report, own), kernels))
     if apart or why:
         click.get_current_context().exit(EXIT_UNDECIDED)
