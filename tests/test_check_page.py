@@ -67,14 +67,18 @@ def claim(name: str) -> JudgedClaim:
 def test_the_sentence_counts_longer_shorter_and_identical() -> None:
     found = made(row("fork:base", 6.1), row("mprotect:x", -3.0, pages="2M"), row("mincore:y", 0))
     assert view.headline(found) == (
-        "1 of 3 paths that execute changed code got longer, the worst +6.1 % (fork:base, base"
-        " pages); 1 shorter, the best -3.0 % (mprotect:x, 2M pages); 1 identical to the"
+        "1 of 3 paths that execute changed code got longer, the worst +6.10 % (fork:base, base"
+        " pages); 1 shorter, the best -3.00 % (mprotect:x, 2M pages); 1 identical to the"
         " instruction."
     )
     assert view.headline(made()) == "No path of 1 executes changed code."
     said = view.headline(made(row("fork:base", -0.04, Effect.SLIGHT)))
     assert "shorter" not in said
     assert "1 changed by less than 0.05 %" in said
+    slight = [row(f"fork:{at}", -0.04, Effect.SLIGHT) for at in range(4)]
+    told = view.text(made(*slight))
+    assert told.count("200.00 -> 199.92 a page (-0.04 %)") == 2
+    assert "and 2 more paths (--json)" in told
     open_ = row("fork:base", -3.0, Effect.OPEN)
     said = view.headline(made(open_, row("mincore:y", 0)))
     assert said.startswith("None of 1 paths that execute changed code and could be compared got")
@@ -170,7 +174,7 @@ def test_architectures_stand_side_by_side() -> None:
     assert "only:arm (base pages) same +3.00 %" in lines
     assert "x86-64: more work, patch 1, 200.00 -> 212.20 a page" in lines
     assert "arm64: also arm_only" in lines
-    patch = "1 mm: patch 1: 1 longer, fork:base +2.0 %; arm64 1 shorter, fork:base +0.0 %"
+    patch = "1 mm: patch 1: 1 longer, fork:base +2.00 %; arm64 1 shorter, fork:base +0.00 %"
     assert patch in " ".join(lines)
     assert "same: executes no changed code" in view.html(page)
 
@@ -319,7 +323,7 @@ def test_a_comment_is_short_and_ends_in_the_command() -> None:
     assert said.startswith("kdelta UNDECIDED (advisory): there is no kernel of patch 1. 0 longer")
     assert "patch 1: mm/x.c:1: expected ;" in said
     said = view.comment(made(row("mprotect:a", 6.1), patches=2))
-    assert "\npatch 1: 1 longer, fork:base +2.0 %\npatch 2: 1 longer, fork:base +2.0 %\n" in said
+    assert "\npatch 1: 1 longer, fork:base +2.00 %\npatch 2: 1 longer, fork:base +2.00 %\n" in said
     none = view.comment(made())
     assert "worst" not in none
     assert none.endswith("again: kdelta check series.mbox --base deb:6.17.8\n")

@@ -8,6 +8,7 @@ import html
 import quopri
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import click.testing
 import pytest
@@ -17,7 +18,6 @@ import ladder_records
 import robot_mails
 import timed_records
 from kdelta.analysis.claims import Tag, claim
-from kdelta.analysis.explanation import Presence
 from kdelta.analysis.gate import GateCase
 from kdelta.check import compare, robot
 from kdelta.check.page import Direction
@@ -68,14 +68,18 @@ def test_a_ladder_as_a_mail() -> None:
     assert (
         "Hi, mprotect() of resident memory (all of 64 MiB, shared anonymous) went from 401.7"
         " instructions per page on 6.16.12 to 769.8 on 6.17.13: 92 % more instructions, which is"
-        " more work (counted exactly, under emulation; how long it takes was not measured). Most"
-        " of it is in prot_commit_flush_ptes, which 6.16.12 does not execute:"
+        " more work (counted exactly, under emulation; how long it takes was not measured). By"
+        " function it is prot_commit_flush_ptes +"
     ) in flat
     assert "Is it expected?" in flat
     assert "6.17.13   769.8  x1.916, more work" in text
     assert "3 wanted facts; each holds, and is the same on every" in flat
     assert "prot_commit_flush_ptes" in text.partition("Mechanism")[2].partition("not claimed")[0]
     assert "kdelta workload export mprotect:" in flat
+    perf_stat = "perf stat -e instructions:k \\ ./shared_dirty_full_toggle_64m --iterations 100"
+    assert "(attached: shared_dirty_full_toggle_64m.c) kdelta" in flat
+    assert perf_stat in flat
+    assert "7.2.1, the newest here, has it still: 788.0 per page." in flat
     assert "regzbot is not asked" in flat
     assert "#regzbot" not in text
 
@@ -112,49 +116,6 @@ def test_the_operation_is_told_in_words(workload: str, scenario: str, told: str)
     assert f"Hi, {told}" in " ".join(text.split())
 
 
-def test_a_function_with_another_name_is_not_what_most_is_in() -> None:
-    found = claim(ladder_records.ladder())
-    explained = found.explanation
-    assert explained
-    largest = explained.functions[0]
-    assert f"Most of it is in {largest.function}" in " ".join(written(found, LETTER).split())
-    delta = explained.operations * 29 // 4
-    was = dataclasses.replace(largest, was="before", delta=delta, status=Presence.BOTH)
-    rows = (was, *explained.functions[1:])
-    renamed = dataclasses.replace(found, explanation=dataclasses.replace(explained, functions=rows))
-    flat = " ".join(written(renamed, LETTER).split())
-    assert f"{largest.function} was before." in flat
-    assert f"Most of it is in {largest.function}" not in flat
-
-
-@pytest.mark.parametrize(
-    ("name", "calls", "told"),
-    [
-        ("ptes_commit_flush_prot", 1, ""),
-        ("commit_one_of_ptes", 0, ""),
-        ("commit_one_of_ptes", 1, "which 6.16.12 does not execute"),
-        ("other", 0, "which 6.16.12 does not execute"),
-    ],
-)
-def test_what_may_have_another_name_is_not_said_to_be_executed_by_one_alone(
-    name: str, calls: int, told: str
-) -> None:
-    found = claim(ladder_records.ladder())
-    explained = found.explanation
-    assert explained
-    largest = explained.functions[0]
-    assert largest.status is Presence.NEW
-    before = dataclasses.replace(
-        largest, function=name, delta=-largest.delta // 9, calls_old=100 - 50 * calls,
-        calls_new=None, status=Presence.VANISHED,
-    )  # fmt: skip
-    largest = dataclasses.replace(largest, calls_new=100)
-    only = dataclasses.replace(explained, functions=(largest, before))
-    text = " ".join(written(dataclasses.replace(found, explanation=only), LETTER).split())
-    assert ("Most of it is in" in text) is bool(told)
-    assert told in text
-
-
 def test_a_commit_is_looked_for_between_releases_only() -> None:
     found = claim(ladder_records.ladder())
     text = written(found, LETTER)
@@ -179,6 +140,17 @@ def test_a_mail_of_many_scenarios_is_of_the_largest() -> None:
     assert flat.count("instructions per page; fewer is better") == 6
     assert re.search(r"Of [56] scenarios that changed, too, there is nothing here", flat)
     assert "no boot at all" in flat, "also where the scenario has no table"
+
+
+def test_kernels_of_one_series_are_told_by_their_names_and_a_program_by_its_command() -> None:
+    record = ladder_records.with_kernels(ladder_records.ladder(), lambda _: {"release": "6.17.8"})
+    text = written(claim(record), dataclasses.replace(LETTER, program="ls /usr/bin"))
+    assert text.startswith(
+        "Subject: [RFC] mprotect: 92 % more instructions from 6.16.12 to 6.17.13"
+    )
+    assert "Reproducer\n  perf stat -e instructions:k ls /usr/bin\n" in text
+    assert "\\\n      -- ls /usr/bin\n" in text
+    assert ".c" not in text.partition("Reproducer")[2].partition("regzbot")[0]
 
 
 def test_a_mail_calls_commits_by_their_subjects() -> None:
@@ -465,8 +437,10 @@ WORK = "will__it__scale_dot_workload"
         (perf(0.80, **{PATH: (5e4, 4.9e4), CPI: (1.0, 1.27)}), "cycles per instruction (caches"),
         (perf(0.70, **{PATH: (5e4, 5e4), IPC: (1.0, 1.0)}), "time that was not on a CPU"),
         (perf(1.25, **{TOTAL: (9e9, 9e9), WORK: (100, 125), IPC: (1, 1.01)}), "path length, which"),
+        (perf(0.90, **{PATH: (5e4, 5.5e4)}), "path length, which a"),
+        (perf(0.90, **{PATH: (5e4, 5.1e4)}), "instructions per second (caches, waiting)"),
     ],
-    ids=["path", "cycles", "waiting", "shorter, by totals"],
+    ids=["path", "cycles", "waiting", "shorter, by totals", "path alone", "no path"],
 )
 def test_the_figures_of_the_mail_itself_are_answered_first(
     mail: str, most: str, tmp_path: Path
@@ -475,8 +449,11 @@ def test_the_figures_of_the_mail_itself_are_answered_first(
     assert ended.exit_code == 0
     told = " ".join(ended.output.split())
     assert told.startswith(f"By the mail's own figures, {most}")
+    shares = [int(each) for each in re.findall(r"\((-?\d+) % of it\)", told)]
+    assert len(shares) == 2 + ("cycles per second" in told)
+    assert abs(sum(shares) - 100) <= 1
     assert f"--kernels tree:PATH@fedcba9876,tree:PATH@{robot_mails.COMMIT[:12]}" in ended.output
-    in_turns = "kdelta run turns:page_fault1_processes --kernels tree:PATH@fedcba9876"
+    in_turns = "turns:page_fault1_processes \\ --kernels tree:PATH@fedcba9876"
     assert (in_turns in " ".join(ended.output.split())) == ("path length" not in most)
 
 
@@ -702,5 +679,15 @@ def test_no_function_of_a_profile_is_the_commits_own(
     )
     assert asked_for == ["6.16", "6.17", "control:getppid"]
     assert "Path length explains 4.8 of 11 %" in ended.output
+    rates = asked(tmp_path, perf(0.9, **{PATH: (5e4, 5.5e4)}), "--kernels", "6.16,6.17").output
+    assert rates.startswith("By the mail's own figures, path length")
+    alone = f"6.17,6.17+undo=/linux@{robot_mails.COMMIT}"
+    side = SimpleNamespace(kernel=None, functions=frozenset({"f"}))
+    monkeypatch.setattr(compare, "count_pair", lambda *_, **__: [(side, side)])
+    for changed, ran in (("f", True), ("g", False)):
+        code = frozenset({changed}), False
+        monkeypatch.setattr(compare, "changed_code", lambda *_, code=code: code)
+        told = asked(tmp_path, ANSWERED.mail, "--kernels", ",".join(alone.split(",")[::-1])).output
+        assert told.startswith("Your test does not execute this commit: g did not run.") is not ran
     monkeypatch.setattr(compare, "between", lambda *_: (difference(95.0), "it scatters"))
     assert asked(tmp_path, ANSWERED.mail, "--kernels", "6.16,6.17").exit_code == 4

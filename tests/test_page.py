@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
 from kdelta.table.columns import (
     Column,
     Span,
+    filled,
     first_that_fits,
     headline,
     paragraph,
@@ -62,6 +65,17 @@ def test_a_page_is_laid_out_for_the_terminal_that_shows_it() -> None:
         assert {f"phase-{at}" for at in range(8)} <= {*text.split()}
         assert text.count("kernel  ") == tables
     assert plain(page) == plain(page, 100)
+
+
+def test_a_command_in_a_sentence_can_be_pasted() -> None:
+    words = ["kdelta", "run", "mprotect:anon", "--kernels", "tree:a@1,tree:b@2", "--rounds", "3"]
+    text = f"It is 5 % more, and may be chance; vary it: `{' '.join(words)}`."
+    for width in (50, 70, 100):
+        lines = filled(text, width, "", "  ")
+        _, command, end = "\n".join(lines).split("`")
+        assert (shlex.split(command.replace("\\\n", "")), end) == (words, ".")
+        assert ("\\\n" in command) is (width < 70)
+        assert max(map(len, lines)) <= width
 
 
 def test_a_headline_ends_with_a_word() -> None:

@@ -65,7 +65,7 @@ def test_labels_in_commands_to_copy_are_quoted() -> None:
     record = ladder_records.ladder(rounds=1)
     arms = tuple(replace(arm, label=f"$(id) {arm.label}") for arm in record.arms)
     text = " ".join(plain(show.show(report(replace(record, arms=arms)))).split())
-    assert re.search(r"Its functions: kdelta explain \S+ '\$\(id\) \S+' '\$\(id\) \S+'", text)
+    assert re.search(r"Its functions: `kdelta explain \S+ '\$\(id\) \S+' '\$\(id\) \S+'", text)
 
 
 def test_json_has_no_infinities(capsys: pytest.CaptureFixture[str]) -> None:

@@ -144,8 +144,8 @@ def test_what_is_printed() -> None:
     text = plain(show.show_traces(found(OLD, NEW)))
     lines = [line.split() for line in text.splitlines()]
     assert ["f", "4", "16", "x4.000"] in lines
-    assert ["g(n=arg1)", "-", "5..5.50", "-"] in lines
-    assert ["=", "1", "-", "5..5.50", "-"] in lines
+    assert ["g(n=arg1)", "-", "5..5.5", "-"] in lines
+    assert ["=", "1", "-", "5..5.5", "-"] in lines
     assert ["leaf", "7", "-", "-"] in lines
     assert "an iteration is protect: 4096 x page" in text
     for word in ("REGRESSION", "IMPROVEMENT", "SAME"):

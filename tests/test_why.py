@@ -75,7 +75,8 @@ def test_a_larger_change_that_is_undecided_comes_before_the_step() -> None:
     )
     text = answered(record, "6.12.107", "6.16.12")
     assert text.startswith("Undecided: 6.17.13 executes 420.0 instructions per page, 6.12.107")
-    assert "Decided steps: 6.17.13 x1.050. Undecided in 6.16.12: mprotect() of resident" in text
+    assert "Decided steps: 6.17.13 x1.050. Why: up by 110 %, threshold 1 %; but the" in text
+    assert "Undecided in 6.16.12: mprotect() of resident" in text
     assert "to 400.0 on 6.16.12: 2.00 times the instructions, which is undecided. By" in text
     assert text.index("UBSAN_BOUNDS") < text.index("The largest decided increase is in 6.17.13")
 
@@ -113,7 +114,8 @@ def test_a_word_means_a_scenario(word: str, means: str) -> None:
     [
         ("mincore", "names 6 scenarios; name one, such as mincore:"),
         ("munmapp", "did you mean munmap?"),
-        ("nothing", "names no scenario"),
+        ("page faults", "names 46 scenarios; name one, such as demand_fault:"),
+        ("nowhere", "names no scenario"),
     ],
 )
 def test_a_word_that_means_several_or_none_is_answered_with_a_list(word: str, told: str) -> None:

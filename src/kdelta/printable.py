@@ -35,6 +35,12 @@ def meant(text: str, names: Iterable[str]) -> str:
     return f"did you mean {near[0]}? " if near else ""
 
 
+def told_name(workload: str, scenario: str) -> str:
+    """A scenario as pages call it: without the folder of a C file; of `run -- ls` it is "ls"."""
+    file = workload.rpartition("/")[2]
+    return scenario if file == f"{scenario}.c" else f"{file}:{scenario}"
+
+
 def few(texts: Collection[str], most: int = 3, apart: str = ", ") -> str:
     """The first of several texts, and how many more there are."""
     more = f" and {len(texts) - most} more" if len(texts) > most else ""

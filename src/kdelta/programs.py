@@ -30,6 +30,7 @@ _MOST_FILES = 10_000  # below a folder
 _FEWER = "name plain files of at most 64 MiB together"
 _LDCONFIG, _CACHE = "/sbin/ldconfig", "/etc/ld.so.cache"
 _LISTED = re.compile(r"\s(\S+) \(([^)]*)\) => (/\S+)")  # a library, by ldconfig -p
+_ASKED = "// kdelta run -- "
 _TOP = ("", "/usr")
 _START = "/start"  # what a guest calls the folder in which kdelta was started
 _ORIGIN = re.compile(r"\$ORIGIN|\$\{ORIGIN\}")
@@ -73,6 +74,12 @@ def taken(argv: Sequence[str], named: Sequence[str], architecture: Arch) -> str:
     return f"{cache.entry('programs', cache.digest(text)[:16], make) / name}.c:{name}"
 
 
+def asked(file: Path) -> str:
+    """The program and its arguments that a C file of the cache runs; "" for another file."""
+    lines = file.read_text(errors="replace").splitlines() if file.is_file() else []
+    return lines[1].removeprefix(_ASKED) if lines[1:] and lines[1].startswith(_ASKED) else ""
+
+
 def _start(argv: Sequence[str], program: Path, loaded: Mapping[str, Path]) -> str:
     """The folder in which a program runs: _START, so that no page names one of this machine; the
     real one where an argument has it, or where it is looked for.
@@ -102,7 +109,7 @@ def _text(
     )
     return (
         "// SPDX-License-Identifier: GPL-2.0-or-later\n"
-        f"// kdelta run -- {printable(shlex.join(argv), 300)}\n"
+        f"{_ASKED}{printable(shlex.join(argv), 300)}\n"
         "// These files have licences of their own, and are not in here.  Their SHA-256:\n"
         f"{listed}"
         f"#define KD_FILES {_quoted(digest)}\n"

@@ -39,6 +39,7 @@ _VALUE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _CHOSEN = re.compile(rf'^#define KD_SCENARIO "({_VALUE.pattern})"$', re.MULTILINE)
 # kdelta.h, where its text is in place of its #include: it defines kd_start() and does not call it.
 _HEADER = re.compile(r"^#ifndef KDELTA_H\n.*?^#endif /\* KDELTA_H \*/$", re.MULTILINE | re.DOTALL)
+_WORDS = re.compile("[a-z]+")
 _MOST_BYTES = 16 << 20  # of a C file or its TOML
 LIST_SCENARIOS = "list the scenarios with: kdelta workload list"
 _LISTED = 12  # scenarios that a mistyped name is answered with
@@ -260,19 +261,27 @@ def loadable(wanted: Iterable[str]) -> dict[str, Workload]:
 
 
 def fitting(word: str) -> list[str]:
-    """The shipped scenarios of a robot's test, else of this name, this workload, or with the word.
+    """The shipped scenarios of a robot's test, else of this name, this workload, with this word in
+    their names, else with each of these words there or in what is said of them.
 
     "mmap1" is will-it-scale's; "munmap", "unmap.munmap" and "munmap:munmap" mean unmap:munmap.
     """
-    scenarios = [one for name in names() for one in load(name).scenarios]
-    every = [one.reference for one in scenarios]
+    every = [one for name in names() for one in load(name).scenarios]
+    said = {one.reference: f"{one.reference} {one.summary}" for one in every}
     last = word.replace(".", ":").rpartition(":")[2]
     suite = {f"will-it-scale {word}"} | ({word} if " " in word else set())
+    words = [each.removesuffix("s") for each in _WORDS.findall(word.lower()) if len(each) > 2]
+
+    def has(text: str) -> bool:
+        own = _WORDS.findall(text.lower())
+        return bool(words) and all(any(o.startswith(each) for o in own) for each in words)
+
     ways = (
-        [one.reference for one in scenarios if suite & {*one.robots}],
-        [one for one in every if one.endswith(f":{last}")],
-        [one for one in every if one.startswith(f"{last}:")],
-        [one for one in every if len(last) > 2 and last.isalpha() and last in one],
+        [one.reference for one in every if suite & {*one.robots}],
+        [one for one in said if one.endswith(f":{last}")],
+        [one for one in said if one.startswith(f"{last}:")],
+        [one for one in said if len(words) == 1 and has(one)],
+        [one for one, text in said.items() if has(text)],
     )
     return next(filter(None, ways), [])
 

@@ -45,9 +45,9 @@ class Effect(StrEnum):
         return self in (Effect.MORE, Effect.LESS)
 
 
-def sized(percent: float, decimals: int = 2) -> str:
+def sized(percent: float) -> str:
     """A change in words: "+18.72 %", "from none"."""
-    return "from none" if percent == MOST_PERCENT else f"{percent:+.{decimals}f} %"
+    return "from none" if percent == MOST_PERCENT else f"{percent:+.2f} %"
 
 
 class Words(NamedTuple):

@@ -263,15 +263,18 @@ def chosen(report: RobotReport, metric: str) -> RobotRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateSplit:
-    """A change of a rate as a product: rate = cycles a second / (path * cycles an instruction).
+    """A change of a rate as a product: rate = cycles a second / (path * cycles an instruction), or
+    instructions a second / path where the table has no cycles.
 
     ratios: new/old of "path", instructions per operation, of "cycles" per instruction, and of the
-    "rest", cycles per second, which are fewer where tasks wait.  most: which it is most of, or "".
-    deviates: percent by which that one deviates where it changed by no more, else 0.  lock: the
-    function where the waiting changed most, and by how many percent of all cycles; "" where none.
+    "rest", cycles per second, which are fewer where tasks wait; or of path and "speed".  shares: of
+    each in the change.  most: which it is most of, or "".  deviates: percent by which that one
+    deviates where it changed by no more, else 0.  lock: the function where the waiting changed
+    most, and by how many percent of all cycles; "" where none.
     """
 
     ratios: Mapping[str, float]
+    shares: Mapping[str, float]
     most: str
     deviates: float
     lock: tuple[str, float]
@@ -280,34 +283,39 @@ class RateSplit:
 def split(report: RobotReport, row: RobotRow, better: Direction) -> RateSplit | None:
     """The change of a rate by the perf rows beside it; None of a time, and without such rows.
 
-    None, too, where another rate of the suite or the cycles per second contradict: the perf rows
+    None, too, where another rate of the suite or what is done in a second contradict: the perf rows
     are then of other work.
     """
     rows = {one.metric: one for one in report.rows if one.old and one.new and one.ratio > 0}
     wanted = row.metric in rows and row in report.own and ".time." not in row.metric
-    cycles = rows.get("perf-stat.overall.cpi") or rows.get("perf-stat.overall.ipc")
-    path, second = _path(rows, row), rows.get("perf-stat.ps.cpu-cycles")
-    if not (wanted and row.percent and better is Direction.MORE and path and cycles):
+    path = _path(rows, row)
+    if not (wanted and row.percent and better is Direction.MORE and path):
         return None
     total = math.log(row.ratio)
-    cpi = cycles.ratio if "perf-stat.overall.cpi" in rows else 1 / cycles.ratio
-    ratios = {"path": path[0], "cycles": cpi, "rest": row.ratio * path[0] * cpi}
+    ratios, errors = {"path": path[0]}, {"path": path[1]}
+    cycles = rows.get("perf-stat.overall.cpi") or rows.get("perf-stat.overall.ipc")
+    if cycles:
+        by_ipc = "perf-stat.overall.cpi" not in rows
+        ratios["cycles"] = 1 / cycles.ratio if by_ipc else cycles.ratio
+        errors["cycles"] = sum(cycles.spreads)
+    last, done = ("rest", "cpu-cycles") if cycles else ("speed", "instructions")
+    second = rows.get(f"perf-stat.ps.{done}")
+    errors[last] = sum(second.spreads) if second else sum((*errors.values(), *row.spreads))
+    ratios[last] = row.ratio * math.prod(ratios.values())
     apart = [one.ratio / row.ratio for one in report.own if one.better is better and one.ratio > 0]
-    apart += [ratios["rest"] / second.ratio] if second else []
+    apart += [ratios[last] / second.ratio] if second else []
     if max((abs(math.log(one)) for one in apart), default=0) > max(abs(total) / 4, _ROUNDED):
         return None
     shares = {name: math.log(one) / -total for name, one in ratios.items()}
-    shares["rest"] *= -1
+    shares[last] *= -1
     most = max(shares, key=lambda name: shares[name])
-    errors = {"path": path[1], "cycles": sum(cycles.spreads)}
-    errors["rest"] = sum(second.spreads) if second else sum((*errors.values(), *row.spreads))
     deviates = errors[most] if 100 * shares[most] * abs(total) <= errors[most] else 0.0
     if shares[most] <= 1 / 2:
         most, deviates = "", 0.0
     lock = max(report.waits, key=lambda each: -total * each[1], default=("", 0.0))
     if total * lock[1] > 0 or abs(lock[1]) < _WAITS_POINTS:
         lock = ("", 0.0)
-    return RateSplit(ratios=ratios, most=most, deviates=deviates, lock=lock)
+    return RateSplit(ratios=ratios, shares=shares, most=most, deviates=deviates, lock=lock)
 
 
 def _path(rows: Mapping[str, RobotRow], row: RobotRow) -> tuple[float, float] | None:

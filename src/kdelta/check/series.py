@@ -67,9 +67,9 @@ _METADATA = re.compile(
 )
 _SIGNATURE = re.compile(r"^-- ?$", re.MULTILINE)
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n\s*\n")
-# Digits that are no figure: of commits, shortlogs, names, numbers of patches.
+# Digits that are no figure: of commits, shortlogs, versions, names, numbers of patches.
 _NO_FIGURE = re.compile(
-    r"\b(?=\d*[a-f])[0-9a-f]{7,40}\b|\(\d+\):"
+    r"\b(?=\d*[a-f])[0-9a-f]{7,40}\b|\(\d+\):|\b(?:[Ll]inux |v)\d+\.\d[\w.-]*"
     r"|\b[Pp]atch(?:es)? \d+(?:(?:,|-| and| to) ?\d+)*|\b[A-Za-z_]\w*\d\w*"
 )
 _ROUNDING = 1e-9

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -116,7 +117,8 @@ def releases_command(**given: Any) -> None:
         tell,
         weights=history.weights(kernels),
     )
-    carried_out(asked, search, f"{len(kernels)} kernels", _where_to_look)
+    where = partial(_where_to_look, study.scenarios[0])
+    carried_out(asked, search, f"{len(kernels)} kernels", where)
 
 
 @bisect.command("commits")
@@ -285,16 +287,14 @@ def carried_out(
 
 
 def _where_to_look(
-    found: evidence.BisectionResult, _functions: Sequence[str]
+    scenario: str, found: evidence.BisectionResult, _functions: Sequence[str]
 ) -> tuple[list[Line], dict[str, Any]]:
     ends = (found.good, found.bad)
     versions, tags = [history.package_version(point) for point in ends], history.tags(*ends)
     old, new = versions
     packages = f"Packages: linux {old} -> {new}; what Debian changed: apt changelog linux={new}"
-    commit = (
-        f"The commit: kdelta bisect commits ... --tree LINUX --good {tags[0]} --bad {tags[1]},"
-        " in a clone of Linux"
-    )
+    words = f"{shlex.quote(scenario)} --tree ~/linux --good {tags[0]} --bad {tags[1]}"
+    commit = f"The commit, in a clone of Linux: `kdelta bisect commits {words}`"
     lines = [(), *paragraph(packages), *paragraph(commit)]
     return lines, {"packages": versions, "tags": list(tags)}
 

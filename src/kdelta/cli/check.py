@@ -85,9 +85,7 @@ _FORMS: dict[str, Callable[[CheckPage], str]] = {
 @options.only_option
 @options.field_option
 @options.sharing_option
-@click.option(
-    "--also", multiple=True, metavar="WORKLOAD:SCENARIO", help="And this one, or ./loop.c:name."
-)
+@options.also_option
 @click.option(
     "--pages",
     default=",".join(compare.PAGE_SIZES),
@@ -162,7 +160,7 @@ def check(
     scenarios, uncelled = _scenarios(only, also, pages, field=field, probe=probe)
     _look_at(scenarios, probe)
     before = read(against, probe) if against else None
-    arches = _arches(arch)
+    arches = [n for n in dict.fromkeys(options.words(arch)) if architectures.of(n).debian != HOME]
     asked, alone = _base(given.pop("base"), given["config"])
     whole = bool(asked.path) or not alone
     own = _own(built, alone=alone and not arches)
@@ -190,11 +188,6 @@ def check(
         page = checking.page(arches, claimed, before, str(against or ""), progress)
     click.echo(_FORMS[form](page), nl=False)
     click.get_current_context().exit(_STATUS[page.decision])
-
-
-def _arches(text: str) -> list[str]:
-    named = dict.fromkeys(options.words(text))
-    return [name for name in named if architectures.of(name).debian != HOME]
 
 
 def _ahead(
@@ -556,9 +549,7 @@ _SIZES = ",".join(compare.PAGE_SIZES)
 @click.option("--no-count", is_flag=True, help="Boot nothing: look at what is counted of the base.")
 @options.only_option
 @options.field_option
-@click.option(
-    "--also", multiple=True, metavar="WORKLOAD:SCENARIO", help="And this one, or ./loop.c:name."
-)
+@options.also_option
 @options.json_option
 @options.here_options
 def commit(

@@ -21,6 +21,7 @@ from kdelta.cli.printing import print_found, reporting, say
 from kdelta.errors import SpecError
 from kdelta.imports import files, mapping, reader, record
 from kdelta.metric import plural
+from kdelta.printable import few
 from kdelta.rendering import check as check_page
 from kdelta.rendering import judge as page
 from kdelta.rendering.formats import picked
@@ -187,7 +188,7 @@ def ask(
     asked = [*([check_page.robot_split(own, row)] if own else []), *asked]
     if own and kernels is None:
         say(*asked)
-        say(f"Which functions: kdelta ask {shlex.quote(str(mail))} --kernels {both}")
+        say(f"Which functions: `kdelta ask {shlex.quote(str(mail))} --kernels {both}`")
         say(*check_page.robot_next(robot.in_turns(report, own), both))
         click.get_current_context().exit(EXIT_UNDECIDED if own.deviates else 0)
     loop = scenario or robot.scenario_of(report, row)
@@ -207,8 +208,13 @@ def ask(
             old, new, [loop], partial(say, err=True), progress=progress, **counting
         )
     case, why = compare.between(before, after)
-    say(*check_page.robot_answer(row, direction, case, why, f"{loop}, {old} -> {new}"))
-    say(*filter(None, [apart]), *asked)
+    if not apart:
+        changed, _ = compare.changed_code(before.kernel, after.kernel)
+        if changed and not changed & (before.functions | after.functions):
+            say(f"Your test does not execute this commit: {few(sorted(changed), 3)} did not run.")
+    counted = [*check_page.robot_answer(row, direction, case, why, f"{loop}, {old} -> {new}")]
+    counted += [apart] if apart else []  # of more than the commit: the mail's own figures first
+    say(*((*asked, *counted) if apart and own else (*counted, *asked)))
     say(*check_page.robot_next(robot.in_turns(report, own), kernels))
     if apart or why:
         click.get_current_context().exit(EXIT_UNDECIDED)

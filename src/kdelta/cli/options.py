@@ -149,7 +149,9 @@ only_option = click.option(
 field_option = click.option(
     "--field", is_flag=True, help="Also the loops that robots and suites have."
 )
-
+also_option = click.option(
+    "--also", multiple=True, metavar="WORKLOAD:SCENARIO", help="And this one, or ./loop.c:name."
+)
 sharing_option = click.option(
     "--probe",
     type=click.Choice(["sharing"]),

@@ -9,6 +9,7 @@ import shutil
 import sys
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -18,7 +19,7 @@ from kdelta.archive.apt import Progress
 from kdelta.errors import SpecError
 from kdelta.files import is_full, write_aside
 from kdelta.journal.run import RUNS, RunRecord
-from kdelta.printable import printable
+from kdelta.printable import printable, told_name
 from kdelta.rendering.formats import indented, written
 from kdelta.run.runner import Event, Report, TrialStep
 from kdelta.sample import Outcome
@@ -26,7 +27,6 @@ from kdelta.table.columns import WIDTH, Line, coloured, filled, plain
 
 if TYPE_CHECKING:
     import rich.progress
-    from rich.console import JustifyMethod
 
 
 STDOUT = Path("-")
@@ -149,36 +149,20 @@ def print_table(
     right: heads of columns that align right.  wrap: head of the column that is wrapped so that
     the table fits; without one it is the last.
     """
-    from rich.console import Console
-    from rich.padding import Padding
-    from rich.table import Table
-    from rich.text import Text
-
-    width = page_width()
-    cells = [[Text(printable(cell)) for cell in row] for row in rows]
-    widths = [
-        max(len(head), *(len(row[at]) for row in cells if row), 0) for at, head in enumerate(heads)
-    ]
-    wrapped = heads.index(wrap) if wrap else len(heads) - 1
-    others = sum(widths) - widths[wrapped] + _GAP * (len(heads) - 1)
-    widths[wrapped] = max(width - indent - others, _NARROWEST)
-    table = Table(
-        box=None,
-        pad_edge=False,
-        padding=(0, _GAP, 0, 0),
-        header_style="bold",
-        show_header=any(heads),
-    )
-    for head, most in zip(heads, widths, strict=True):
-        justify: JustifyMethod = "right" if head in right else "left"
-        table.add_column(head, justify=justify, max_width=most, overflow="fold")
-    for row in cells:
-        table.add_row(*row)
-    console = Console(highlight=False, width=indent + sum(widths) + _GAP * len(heads))
-    with console.capture() as capture:
-        console.print(Padding(table, (0, 0, 0, indent)))
-    for line in capture.get().splitlines():
-        click.echo(line.rstrip())
+    cells = [[printable(cell) for cell in row] or [""] * len(heads) for row in (heads, *rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    at = heads.index(wrap) if wrap else len(heads) - 1
+    left = page_width() - indent - sum(widths) - _GAP * (len(heads) - 1) + widths[at]
+    widths[at] = min(widths[at], max(left, _NARROWEST))
+    for row in cells if any(heads) else cells[1:]:
+        for count, line in enumerate(filled(row[at], widths[at] or 1) or [""]):
+            texts = ["" if count else text for text in row]
+            texts[at] = line
+            told = (
+                text.rjust(width) if head in right else text.ljust(width)
+                for head, text, width in zip(heads, texts, widths, strict=True)
+            )
+            click.echo((" " * indent + (" " * _GAP).join(told)).rstrip())
 
 
 _STEP_PERCENT = 25.0
@@ -207,6 +191,7 @@ def showing(record: RunRecord) -> Iterator[Report]:
     size = f"{len(record.trials)} trials, {len(labels)} kernels"
     say(f"{record.run_id}: {size}, seed {record.seed}", err=True)
     begun = time.monotonic()
+    said = partial(_said, labels, set[str]())
     before: list[int] = []  # trials that an earlier kdelta had ended
 
     def left(event: Event) -> str:
@@ -217,17 +202,17 @@ def showing(record: RunRecord) -> Iterator[Report]:
     def line(event: Event) -> None:
         words = left(event)
         if event.step is not TrialStep.STARTED:
-            said = f"[{event.done}/{event.total}] {_said(labels, event)}"
-            say(f"{said}; {words}" if words else said, err=True)
+            line = f"[{event.done}/{event.total}] {said(event)}"
+            say(f"{line}; {words}" if words else line, err=True)
 
     terminal = sys.stderr.isatty()
-    with _trial_bar(labels, left) if terminal else contextlib.nullcontext(line) as report:
+    with _trial_bar(labels, left, said) if terminal else contextlib.nullcontext(line) as report:
         yield report
 
 
-def _said(labels: list[str], event: Event) -> str:
+def _said(labels: list[str], told: set[str], event: Event) -> str:
     trial, result = event.trial, event.result
-    name = f"{labels[trial.arm]} {Path(trial.workload).name}:{trial.scenario}"
+    name = f"{labels[trial.arm]} {told_name(trial.workload, trial.scenario)}"
     if result is None:
         return f"{name}: again, because {event.reason}"
     if result.copied:
@@ -236,11 +221,13 @@ def _said(labels: list[str], event: Event) -> str:
         return f"{name}: {result.outcome}, from the store, {result.stored.partition('T')[0]}"
     if result.outcome is Outcome.OK:
         return f"{name}: ok, {result.wall_s:.1f} s"
-    return f"{name}: {result.outcome}: {result.reason}"
+    reason = "as before" if result.reason in told else result.reason
+    told.add(result.reason)
+    return f"{name}: {result.outcome}: {reason}"
 
 
 @contextlib.contextmanager
-def _trial_bar(labels: list[str], left: Any) -> Iterator[Report]:
+def _trial_bar(labels: list[str], left: Any, said: Any) -> Iterator[Report]:
     from rich import progress as rich
 
     running: dict[int, str] = {}
@@ -260,7 +247,7 @@ def _trial_bar(labels: list[str], left: Any) -> Iterator[Report]:
                 running.pop(event.trial.index, None)
             failed = event.result and event.result.outcome is not Outcome.OK
             if failed or event.step is TrialStep.RETRIED:
-                bar.console.print(_said(labels, event), markup=False, highlight=False)
+                bar.console.print(said(event), markup=False, highlight=False)
             words = (left(event), ", ".join(running.values())[:50])
             description = "; ".join(word for word in words if word)
             bar.update(task, completed=event.done, total=event.total, description=description)

@@ -14,6 +14,7 @@ from pathlib import Path
 import click
 from msgspec import structs
 
+from kdelta import programs
 from kdelta.analysis import lab
 from kdelta.analysis.calls import explained
 from kdelta.analysis.claims import claim
@@ -29,7 +30,7 @@ from kdelta.printable import quoted
 from kdelta.rendering import mail as mails
 from kdelta.rendering import site as pages
 from kdelta.source import maintainers
-from kdelta.workload import loadable
+from kdelta.workload import file_of, loadable
 
 _COMMIT = re.compile(r'[0-9a-f]{12,40} \("[^"]{1,200}"\)')
 _SITE = re.compile(r"https?://[\w.-]+(?::\d{1,5})?(?:/[\w.~%/+-]*)?", re.ASCII)
@@ -86,7 +87,9 @@ def report(
     trials = [structs.replace(t, workload=sent.get(t.workload, t.workload)) for t in record.trials]
     found = claim(structs.replace(record, trials=tuple(trials)), other, scenario=scenario)
     workloads = loadable(ladder.workload for ladder in found.report.ladders)
-    letter = mails.Letter(workloads=workloads)
+    head = found.headline.ladder if found.headline else found.report.ladders[0]
+    program = next((programs.asked(file_of(one)) for one in own if sent[one] == head.workload), "")
+    letter = mails.Letter(workloads=workloads, program=program)
     if tree:
         explained = found.explanation
         rows = (*explained.rising, *explained.falling) if explained else ()
@@ -100,6 +103,10 @@ def report(
         raise SpecError("is no commit with its subject", place="--introduced", action=action)
     text = mails.written(found, replace(letter, introduced=introduced))
     write_output(text, output)
+    if not tree:
+        say("for recipients and the subsystem in the subject, add: --tree ~/linux", err=True)
+    if head.workload in workloads and not program:
+        say(f"attach {mails.attached(head)}: the mail has the command", err=True)
 
 
 _MARK = "kdelta-site.json"

@@ -247,7 +247,6 @@ which functions?  Each scenario is short; a step is a reason for a study of its 
 @options.field_option
 @options.sharing_option
 @click.option("--arch", default="amd64", show_default=True, help="Debian's architecture name.")
-@click.option("--flavour", default="cloud", show_default=True, help="Debian's kernel flavour.")
 @click.option("--rounds", type=int, help="Trials of each arm.  [default: 1; 3 with --probe]")
 @click.option("--list", "list_only", is_flag=True, help="Only list scenarios and kernels.")
 @click.option("--new", "fresh_run", is_flag=True, help="Do not resume an unfinished survey.")
@@ -257,7 +256,6 @@ def survey(
     kernels: str | None,
     only: tuple[str, ...],
     arch: str,
-    flavour: str,
     rounds: int | None,
     probe: str | None,
     runs: Path,
@@ -278,11 +276,9 @@ def survey(
     if not names:
         action = "see: kdelta survey --field --list"
         raise SpecError(f"no scenario of the survey fits {', '.join(only)}", action=action)
-    references = (
-        every_kernel(options.words(kernels), arch, flavour)
-        if kernels
-        else list(debian.every_series(_offers(arch, flavour)))
-    )
+    own = arch, MachineSettings().flavour
+    series = debian.every_series(_offers(*own)) if not kernels else ()
+    references = every_kernel(options.words(kernels), *own) if kernels else [*series]
     if list_only:
         click.echo("".join(f"{name}\n" for name in names), nl=False)
         click.echo(f"over {', '.join(references)}")
@@ -294,7 +290,6 @@ def survey(
         title=f"survey of {len(names)} scenarios over {len(references)} kernels",
         question=_QUESTION.strip(),
         arch=arch,
-        flavour=flavour,
         rounds=rounds or (LEAST_SEEDS if probe else 1),
         probes=probe and [probe],
         step_percent=STEP_PERCENT,
@@ -311,7 +306,7 @@ def study_file(name: str) -> Path:
     if shipped.is_file():
         return shipped
     studies = sorted(file.stem for file in shipped.parent.glob("*.toml"))
-    near = workload.meant_by(name) or meant(name, studies)
+    near = meant(name, studies) or workload.meant_by(name)
     action = f"{near}give WORKLOAD:SCENARIO, a TOML file, or a study: docs/studies.md"
     raise SpecError("no such study or scenario", place=name, action=action)
 
@@ -438,7 +433,7 @@ def check_scenarios(study: Study) -> None:
         told.add(place)
         click.echo(guest.warnings(load.program, study.machine.target), err=True, nl=False)
         guest.check_marks(load, study.machine.target)
-        if load.declared:
+        if load.declared and not programs.asked(load.program):
             state = "its page state is compared, and not checked"
             say(f"{load.program.name} has no TOML: {state}", err=True)
 

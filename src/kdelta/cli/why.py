@@ -53,7 +53,7 @@ def why(what: str, old: str, new: str, runs: Path, means: Means, tree: Path | No
     what = workload.full_reference(what)
     if not workload.is_reference(what) and len(several := workload.fitting(what)) > 1:
         for name in several:  # a list to choose from
-            say(f"  {name:<32}{workload.parse_reference(name)[1].summary}", err=True)
+            say(f"  {name:<31} {workload.parse_reference(name)[1].summary}", err=True)
     named = workload.chosen(what)
     if tree:
         if means.pools:
@@ -79,7 +79,7 @@ def why(what: str, old: str, new: str, runs: Path, means: Means, tree: Path | No
         _name_commit(found, change, named, tree, means)
     elif tree:
         say("\nNo commit is searched: there is no change that functions explain.")
-    say(f"\nMore: kdelta explain {journal.folder.name}, or all of it: {journal.folder}")
+    say(f"\nMore: `kdelta explain {journal.folder.name}`; all of it: {journal.folder}")
 
 
 def _counted(study: spec.Study, runs: Path, means: Means) -> tuple[claims.Claim, RunJournal]:

@@ -147,7 +147,7 @@ def _mend(old: KernelIdentity, new: KernelIdentity, scenario: str, *, apart: boo
     if not apart:
         ways = {"Packages of one compiler, where the archive has them": references, **ways}
     runs = [
-        f"{what}: {shlex.join(['kdelta', 'run', scenario, '--kernels', ','.join(names)])}"
+        f"{what}: `{shlex.join(['kdelta', 'run', scenario, '--kernels', ','.join(names)])}`"
         for what, names in ways.items()
         if all(names) and len(set(names)) > 1
     ]

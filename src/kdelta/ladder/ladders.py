@@ -30,7 +30,7 @@ from kdelta.ladder.evidence import (
     obstacles,
 )
 from kdelta.metric import Grade
-from kdelta.printable import few
+from kdelta.printable import few, told_name
 from kdelta.procfs import compiler_family
 from kdelta.sample import TOTAL, Environment, Instrument, KernelIdentity, Outcome, Run, TrialResult
 from kdelta.verdict.comparison import Comparison, Share
@@ -221,7 +221,7 @@ class Ladder(Generic[M]):
     @property
     def name(self) -> str:
         """The scenario, without the folder of a C file, and its point of the matrix."""
-        return f"{self.reference.rpartition('/')[2]} {self.point}".strip()
+        return f"{told_name(self.workload, self.scenario)} {self.point}".strip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

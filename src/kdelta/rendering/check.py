@@ -27,7 +27,7 @@ from kdelta.check.page import (
 )
 from kdelta.check.robot import RateSplit, RobotReport, RobotRow
 from kdelta.metric import plural
-from kdelta.printable import printable
+from kdelta.printable import few, printable
 from kdelta.rendering.formats import asset, template
 from kdelta.table import columns
 
@@ -37,10 +37,11 @@ _ACROSS = 3  # patches that have a column
 _PATCHES, _PATHS, _CLAIMS, _SENTENCES, _SINCE = 10, 6, 6, 3, 4
 _PATHS_BESIDE, _COLUMN = 4, 11  # paths on several architectures; characters of each column
 _LAST, _MOST_LAST = 4, 24  # parts at the end that are never cut, and their lines at most
+_SLIGHT = 2  # paths that changed by less than LEAST_PERCENT
 _COMMENT, _FUNCTIONS = 15, 3  # lines of a comment; functions in it
 _NAME = re.compile(r"[A-Za-z_]")  # of a function, not "3 others"
 _SMALL, _MANY = 0.01, 100_000
-_NAMES = 240  # characters of a list of functions
+_NAMES = 12  # functions in a list
 
 
 def headline(page: CheckPage) -> str:
@@ -62,11 +63,11 @@ def _sentence(words: Words, paths: Sequence[PathRow], untouched: int) -> str:
         worst = max(more, key=lambda row: row.percent)
         said = (
             f"{len(more)} of {len(paths)} paths that execute changed code {words.worse},"
-            f" the worst {sized(worst.percent, 1)} ({_cell(worst)})"
+            f" the worst {sized(worst.percent)} ({_cell(worst)})"
         )
     if less:
         best = min(less, key=lambda row: row.percent)
-        said += f"; {len(less)} {words.less}, the best {sized(best.percent, 1)} ({_cell(best)})"
+        said += f"; {len(less)} {words.less}, the best {sized(best.percent)} ({_cell(best)})"
     fewer = sum(bool(row.reason) for row in equal)
     said += f"; {len(equal)} identical {words.alike}"
     said += f" ({fewer} with fewer bytes to copy or clear)" if fewer else ""
@@ -130,7 +131,7 @@ def comment(page: CheckPage) -> str:
     more = [f"patch {row.number}: {_done(row, page)}" for row in told if several]
     more += [f"{_cell(row)}: {row.reason}" for row in page.every if row.change is Effect.OPEN]
     if page.unseen:
-        more.append(f"changed, and executed by no scenario: {_names(page.unseen, WIDTH // 2)}")
+        more.append(f"changed, and executed by no scenario: {few(page.unseen, 2)}")
     again = _again(page.command)
     for said in more:
         lines += _wrapped(said, "", "  ")[: max(_COMMENT - len(again) - len(lines), 0)][:2]
@@ -156,17 +157,13 @@ def _because(page: CheckPage) -> str:
 
 def _again(command: str) -> list[str]:
     """The command without what says how it prints and where, in lines as a shell takes them."""
-    words, lines = iter(shlex.split(command)), ["again:"]
+    words, kept = iter(shlex.split(command)), list[str]()
     for word in words:
         if word in ("--format", "--runs"):
             next(words, "")
         elif word not in ("--json", "--html"):
-            quoted = shlex.quote(word)
-            if len(lines[-1]) + len(quoted) > WIDTH - len("  \\"):
-                lines[-1] += " \\"
-                lines.append(" ")
-            lines[-1] += f" {quoted}"
-    return lines
+            kept.append(shlex.quote(word))
+    return columns.shell_lines(WIDTH, *kept, first="again:")
 
 
 def html(page: CheckPage, so_far: str = "") -> str:
@@ -203,10 +200,10 @@ def _parts(page: CheckPage, paths: int) -> Iterator[Sequence[str]]:
         line
         for side in page.elsewhere
         if (unseen := sorted(set(side.unseen) - set(page.unseen)))
-        for line in _wrapped(f"also {_names(unseen)}", f"{side.arch}: ", "  ")
+        for line in _wrapped(f"also {few(unseen, _NAMES)}", f"{side.arch}: ", "  ")
     ]
     if page.unseen or also:
-        names = _names(page.unseen) or "none"
+        names = few(page.unseen, _NAMES) or "none"
         said = f"Changed, and executed by no scenario (silence is not SAME): {names}"
         yield ["", *_wrapped(said), *also]
     states = [(each, "State: ") for each in page.state]
@@ -219,9 +216,9 @@ def _parts(page: CheckPage, paths: int) -> Iterator[Sequence[str]]:
     claims = [f"{_claim(each)}: {each.verdict}, {each.why}" for each in page.claims]
     yield _listed("Declared claims, judged by counts:", claims, _CLAIMS, "- ")
     yield _changed_since(page) if page.against else []
-    yield ["", "Again:", *_wrapped(page.command, "  ")]
-    if page.program:
-        yield _wrapped(page.program, "  ")
+    yield ["", "Again:", *columns.shell_lines(WIDTH, *map(shlex.quote, shlex.split(page.command)))]
+    parts = page.program.split("    ") if page.program else []  # the command, and what then
+    yield [line for part in parts for line in _wrapped(part, "  ")]
 
 
 def _listed(head: str, each: Sequence[str], most: int, mark: str) -> list[str]:
@@ -281,7 +278,7 @@ def _done(row: PatchRow, page: CheckPage) -> str:
         return row.wrong
     counts = [f"{row.longer} {page.words.more}"] if row.longer else []
     counts += [f"{row.shorter} {page.words.less}"] if row.shorter else []
-    worst = f", {row.worst} {sized(row.worst_percent, 1)}" if row.worst else ""
+    worst = f", {row.worst} {sized(row.worst_percent)}" if row.worst else ""
     return f"{', '.join(counts) or 'no path changed'}{worst}"
 
 
@@ -303,14 +300,16 @@ def _paths(page: CheckPage, most: int) -> Iterator[str]:
     best = [row for row in rows if row not in worst]
     shown = [*worst[: max(most - 2, most - len(best))]]
     shown += best[: most - len(shown)]
+    slight = [each for each in _rows_by_path(page, Effect.SLIGHT) if each not in rows]
+    shown += slight[: min(most - len(shown), _SLIGHT)]
     if shown:
         yield ""
         if len(page.arches) > 1:
             yield from _in_columns("", [_shown(arch) for arch in page.arches])
     for row in shown:
         yield from _path(row, page)
-    if len(rows) > len(shown):
-        yield f"and {len(rows) - len(shown)} more paths (--json)"
+    if len(rows) + len(slight) > len(shown):
+        yield f"and {len(rows) + len(slight) - len(shown)} more paths (--json)"
     for each in [row for row in page.every if row.change is Effect.OPEN][:3]:
         yield from _wrapped(f"{_cell(each)}: not compared: {each.reason}", "", "    ")
 
@@ -439,16 +438,6 @@ def _delta(value: float) -> str:
     return f"{value:+,.2f}" if abs(value) < 1 else f"{value:+,.1f}"
 
 
-def _names(names: Sequence[str], most: int = _NAMES) -> str:
-    """The first names, at least one, in about so many characters."""
-    shown = ""
-    for at, name in enumerate(names):
-        if shown and len(shown) + len(name) > most:
-            return f"{shown} and {len(names) - at} more"
-        shown += f", {name}" if shown else name
-    return shown
-
-
 def _wrapped(said: str, first: str = "", rest: str | None = None) -> list[str]:
     indent = " " * len(first) if rest is None else rest
     return columns.filled(first + printable(said, 1000), WIDTH, "", indent) or [""]
@@ -471,11 +460,13 @@ _PARTS = {
     "path": "instructions per operation",
     "cycles": "cycles per instruction",
     "rest": "cycles per second",
+    "speed": "instructions per second",
 }
 _MEANS = {
     "path": "path length, which a count can explain, is most of",
     "cycles": "cycles per instruction (caches, contention), which no count has, are most of",
     "rest": "time that was not on a CPU (waiting), or another clock rate, is most of",
+    "speed": "instructions per second (caches, waiting), which no count has, are most of",
     "": "no part is most of",
 }
 
@@ -483,8 +474,9 @@ _MEANS = {
 def robot_split(found: RateSplit, row: RobotRow) -> str:
     """What the mail's own figures say that its change is made of."""
     told = ", ".join(
-        f"{words} {round(100 * found.ratios[part] - 100, 1) + 0.0:+.1f} %"
-        for part, words in _PARTS.items()
+        f"{_PARTS[part]} {round(100 * ratio - 100, 1) + 0.0:+.1f} %"
+        f" ({round(100 * found.shares[part])} % of it)"
+        for part, ratio in found.ratios.items()
     )
     change = f"the {row.percent:+g} % of {row.metric}"
     said = f"By the mail's own figures, {_MEANS[found.most]} {change}: {told}."
@@ -502,7 +494,7 @@ def robot_next(scenarios: Sequence[str], kernels: str) -> Iterator[str]:
     """How to count what the tasks of a report take from each other, where that can be."""
     if scenarios:
         run = f"kdelta run {' '.join(scenarios)} --kernels {kernels} --probe sharing --rounds 3"
-        yield f"The test had several tasks. Which lines they take from each other: {run}"
+        yield f"The test had several tasks. Which lines they take from each other: `{run}`"
 
 
 def robot_answer(

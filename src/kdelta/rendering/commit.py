@@ -49,7 +49,7 @@ def lines(found: CommitAnswer) -> Iterator[Line]:
     most = largest(found.paths)
     if most and found.kernels and most.scenario.partition(":")[0] in workload.names():
         run = shlex.join(["kdelta", "run", most.scenario, "--kernels", ",".join(found.kernels)])
-        yield from ((), *paragraph(f"A run to explain, audit and mail: {run}"))
+        yield from ((), *paragraph(f"A run to explain, audit and mail: `{run}`"))
 
 
 def _headline(found: CommitAnswer) -> str:

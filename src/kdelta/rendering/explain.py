@@ -27,7 +27,7 @@ from kdelta.disassembly.code import ExecutedInsn
 from kdelta.errors import SpecError
 from kdelta.ladder.ladders import LadderStep
 from kdelta.metric import decimals, number, plural
-from kdelta.printable import few, printable
+from kdelta.printable import few, printable, told_name
 from kdelta.probes.calls import PathNode
 from kdelta.rendering.formats import COUNTED, Cell, View, asset, picked, template
 from kdelta.sample import TOTAL
@@ -105,9 +105,9 @@ def _short(each: float) -> str:
 
 def _opening(found: Explanation, sentences: Sequence[str] = ()) -> list[Line]:
     phase = "" if found.phase == TOTAL else f", phase {found.phase}"
-    comparison = found.comparison
+    comparison, name = found.comparison, told_name(found.workload, found.scenario)
     claim = (
-        f"{found.workload}:{found.scenario}{phase}: {comparison.verdict} from {found.old} to"
+        f"{name}{phase}: {comparison.verdict} from {found.old} to"
         f" {found.new}, {comparison.grade}: {'; '.join(comparison.reasons)}"
     )
     lines = list(paragraph(claim, VERDICT_TONES[comparison.verdict]))

@@ -211,7 +211,7 @@ def _finding(finding: Finding) -> Iterator[Line]:
         yield from paragraph(closes(gap.share, f"{gap.old} -> {gap.new}"))
     for sentence in dict.fromkeys(caution.sentence for caution in finding.cautions):
         yield from paragraph(f"warning: {sentence}", Tone.WARN)
-    if measured:
+    if measured and finding.compat.own:  # of others JSON and CSV have it
         yield from _compat(finding.compat)
 
 
@@ -219,8 +219,7 @@ def _compat(found: Compat) -> Iterator[Line]:
     yield from ((), *paragraph(_OTHERS, Tone.FAINT))
     if rows := found.framework:
         rules = f"baseline {found.baseline}, tolerance {found.tolerance:g}, max_cv {found.max_cv:g}"
-        whose = "" if found.own else " (its usual limits)"
-        yield from paragraph(f"published framework: {rules}{whose}", Tone.FAINT)
+        yield from paragraph(f"published framework: {rules}", Tone.FAINT)
         names = [Column("arm", (short(row.arm, _ARM) for row in rows))]
         yield from tables_that_fit(names, _cells(rows, _NUMBERS, right=True))
         labels = Column("label", (row.label for row in rows))

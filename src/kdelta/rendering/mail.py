@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from kdelta.analysis.audit import FactCheck
-from kdelta.analysis.claims import Claim, Headline, Tag
+from kdelta.analysis.claims import Claim, Tag
 from kdelta.analysis.explanation import Presence
 from kdelta.errors import SpecError
 from kdelta.ladder.ladders import Ladder, Rung
@@ -34,6 +34,7 @@ from kdelta.table.columns import (
     figure,
     filled,
     plain,
+    shell_lines,
     short,
     shortened,
     table_lines,
@@ -49,7 +50,7 @@ _SMALL = 0.005  # share of the difference below which a function is one of the o
 _NAME = 32
 OTHERS = 5  # scenarios beside that of the headline: a mail is of one finding
 _PRESENCE = {Presence.NEW: " (new)", Presence.VANISHED: " (gone)", Presence.BOTH: ""}
-_CHANGES = 6  # told beside the first, the largest first
+_PERF = "perf stat -e instructions:k"
 
 
 def _mailed_ladders(found: Claim) -> list[Ladder[Any]]:
@@ -204,7 +205,7 @@ class Letter:
 
     workloads: by name, those that are known here.  introduced: the commit, where it is known, as
     `Fixes:` writes it.  file: of the kernel's source, that the first function is in.  to, cc:
-    addresses.
+    addresses.  program: what `kdelta run --` counted, with its arguments.
     """
 
     workloads: Mapping[str, Workload]
@@ -212,6 +213,7 @@ class Letter:
     file: str = ""
     to: tuple[str, ...] = ()
     cc: tuple[str, ...] = ()
+    program: str = ""
 
 
 def written(found: Claim, letter: Letter) -> str:
@@ -255,7 +257,7 @@ def _subject(found: Claim, letter: Letter) -> str:
         place = ", ".join(dict.fromkeys(ladder.workload for ladder in found.report.ladders))
         said = _unchanged(found)
     else:
-        old, new = map(sentences.series, found.headline.rungs)
+        old, new = sentences.ends(found.headline)
         what = change(found.headline.step.comparison.ratio, sentences.noun(found))
         ladder = found.headline.ladder
         workload = letter.workloads.get(ladder.workload)
@@ -289,8 +291,10 @@ def _first(found: Claim, letter: Letter) -> Iterator[str]:
             f" {'; '.join((f'({TRUST[found.report.ladders[0].grade]})', *_left_open(found)))}."
         )
         return
-    most = "" if found.timed else sentences.largest_function(found)
-    yield from wrapped(f"{sentences.first_sentence(found, head, letter.workloads)} {most}".rstrip())
+    most = "" if found.timed else sentences.by_function(found)
+    first = sentences.first_sentence(found, head, letter.workloads)
+    now = "" if found.timed else sentences.newest(head)
+    yield from wrapped(" ".join(filter(None, (first, most, now))))
     if found.timed:
         judged = head.step.comparison
         if judged.interval is not None and judged.ratio is not None:
@@ -301,18 +305,12 @@ def _first(found: Claim, letter: Letter) -> Iterator[str]:
             )
         yield from wrapped(_supported(found))
     if head.worse:
+        asked = "Is it expected?"
         if letter.introduced:
-            asked = f"It came with {letter.introduced}. Is it expected?"
+            asked = f"It came with {letter.introduced}. {asked}"
         elif sentences.releases(found):
-            asked = (
-                "Is it expected? Which commit it came with was not looked for; the commands under"
-                " Reproducer count it again and look for that."
-            )
-        else:
-            asked = "Is it expected? The commands under Reproducer measure it again."
+            asked += " Which commit it came with was not looked for; the last command below does."
         yield from ("", *wrapped(asked))
-    if others := _others(found, head):
-        yield from ("", *wrapped(others))
 
 
 def _left_open(found: Claim) -> Sequence[str]:
@@ -338,22 +336,6 @@ def _supported(found: Claim) -> str:
         f" instructions instead of {number(step.old_value)},"
         f" {TRUST[step.comparison.grade].partition(';')[0]}."
     )
-
-
-def _others(found: Claim, head: Headline) -> str:
-    told = [
-        f"{step.old} to {step.new}: {change(step.comparison.ratio, sentences.noun(found))}"
-        + (f" in {ladder.workload}:{ladder.scenario}" if ladder is not head.ladder else "")
-        for ladder in _largest_first(found.report.ladders)
-        for step in ladder.steps
-        if step is not head.step
-    ]
-    if not told:
-        return ""
-    left = len(told) - _CHANGES
-    more_of = f"; {left} more: kdelta show {found.report.run_id}" if left > 0 else ""
-    shown = "; ".join(told[:_CHANGES])
-    return f"Other changes above {found.report.step_percent:g} %: {shown}{more_of}."
 
 
 def _window(found: Claim, letter: Letter) -> Iterator[str]:
@@ -400,8 +382,8 @@ def _tables(found: Claim) -> Iterator[Iterable[str]]:
             yield wrapped(f"{what} in {many}.")
     if moved := [each for each in beside if each.steps]:
         yield wrapped(
-            f"Of {plural(len(moved), 'scenario')} that changed, too, there is nothing here: kdelta"
-            f" report {found.report.run_id} --mail --scenario NAME writes of one."
+            f"Of {plural(len(moved), 'scenario')} that changed, too, there is nothing here: `kdelta"
+            f" report {found.report.run_id} --mail --scenario NAME` writes of one."
         )
 
 
@@ -478,15 +460,12 @@ def _spread(found: Claim, ladder: Ladder[Any]) -> str:
 def _reproducer(found: Claim, letter: Letter) -> Iterator[str]:
     head = found.headline
     ladder = head.ladder if head else found.report.ladders[0]
-    yield "Reproducer (one C file, no kdelta needed to run it)"
-    name, scenario = shlex.quote(ladder.workload), shlex.quote(ladder.scenario)
-    attached = is_file(ladder.workload)
-    if attached:
-        yield f"  (attached: {Path(ladder.workload).name})"
-    if attached or ladder.workload in letter.workloads:
-        yield from _command(f"kdelta workload export {name}:{scenario}", f"-o {scenario}.c")
-    yield from _command(f"gcc -O2 -static {scenario}.c", f"-o {scenario}")
-    yield f"  ./{scenario}"
+    scenario = f"{shlex.quote(ladder.workload)}:{shlex.quote(ladder.scenario)}"
+    if letter.program:
+        yield "Reproducer"
+        yield from shell_lines(COLUMNS, f"{_PERF} {letter.program}")
+    else:
+        yield from _one_file(found, letter, ladder, scenario)
     if head and not found.timed:
         names = (f"deb:{rung.version}" if rung.version else rung.reference for rung in head.rungs)
         yield "The counts again:"
@@ -496,22 +475,37 @@ def _reproducer(found: Claim, letter: Letter) -> Iterator[str]:
             for key in own.__struct_fields__
             if getattr(own, key) != getattr(usual, key)
         ]
-        kernels = f"--kernels {shlex.quote(','.join(names))}"
-        yield from _command(f"kdelta run {name}:{scenario}", kernels, *axes)
+        words = [f"--kernels {shlex.quote(','.join(names))}", *axes]
+        if letter.program:
+            yield from shell_lines(COLUMNS, "kdelta run", *words, f"-- {letter.program}")
+            return
+        yield from shell_lines(COLUMNS, f"kdelta run {scenario}", *words)
         if head.worse and not letter.introduced and (tags := sentences.releases(found)):
             ends = f"--tree ~/linux --good {shlex.quote(tags[0])} --bad {shlex.quote(tags[1])}"
             yield "The commit:"
-            yield from _command(f"kdelta bisect commits {name}:{scenario}", ends, *axes)
+            yield from shell_lines(COLUMNS, f"kdelta bisect commits {scenario}", ends, *axes)
 
 
-def _command(*parts: str) -> Iterator[str]:
-    whole = "  " + " ".join(parts)
-    if len(whole) <= COLUMNS:
-        yield whole
+def attached(ladder: Ladder[Any]) -> str:
+    """The C file that goes with a mail."""
+    own = is_file(ladder.workload)
+    return Path(ladder.workload).name if own else f"{ladder.scenario}.c"
+
+
+def _one_file(found: Claim, letter: Letter, ladder: Ladder[Any], scenario: str) -> Iterator[str]:
+    known, file = letter.workloads.get(ladder.workload), shlex.quote(attached(ladder))
+    program = f"./{file.removesuffix('.c')}"
+    yield "Reproducer (one C file, which needs no kdelta)"
+    yield f"  (attached: {file})"
+    if known or is_file(ladder.workload):
+        yield from shell_lines(COLUMNS, f"kdelta workload export {scenario}", f"-o {file}")
+    yield from shell_lines(COLUMNS, f"gcc -O2 -static {file}", f"-o {file.removesuffix('.c')}")
+    if found.timed or known is None or known.declared:
+        yield f"  {program}"
         return
-    head, *rest = parts
-    yield f"  {head} \\"
-    yield from (f"      {part}" for part in rest)
+    for count in (100, 200):
+        yield from shell_lines(COLUMNS, _PERF, f"{program} --iterations {count}")
+    yield from wrapped("The difference, by 100, is an iteration and its interrupts.", "  ")
 
 
 def _regzbot(found: Claim, letter: Letter) -> Iterator[str]:
@@ -520,7 +514,7 @@ def _regzbot(found: Claim, letter: Letter) -> Iterator[str]:
         yield from wrapped(f"regzbot is not asked to track this: {why}")
     if found.tag is not Tag.REGRESSION or found.headline is None:
         return
-    old, new = map(sentences.series, found.headline.rungs)
+    old, new = sentences.ends(found.headline)
     commit = letter.introduced.partition(" ")[0]
     yield f"#regzbot introduced: {commit or f'{old}..{new}'}"
     yield f"#regzbot title: {_subject(found, letter).removeprefix(f'{found.tag} ')}"

@@ -4,20 +4,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from operator import itemgetter
 from typing import Any
 
 from kdelta.analysis.calls import Branch, CallDifference, Cause
 from kdelta.analysis.claims import Claim, Headline
-from kdelta.analysis.explanation import Explanation, FunctionDelta, Presence, akin, name_words, near
+from kdelta.analysis.explanation import Explanation
 from kdelta.analysis.work import Called, KindDelta, WorkExplanation
 from kdelta.ladder.evidence import ITERATION
 from kdelta.ladder.ladders import Ladder, Rung
 from kdelta.metric import Grade, number, plural
+from kdelta.printable import told_name
 from kdelta.probes.work import Kind
-from kdelta.rendering.explain import Scale, called, kind_named, more, option_sentences, walked
+from kdelta.rendering.explain import Scale, called, kind_named, option_sentences, walked
 from kdelta.rendering.explain import cause_sentence as cause_told
 from kdelta.rendering.times import scale
 from kdelta.sample import TOTAL
@@ -243,6 +244,7 @@ def _listed(parts: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
 
 
+_BACK = 0.1  # share of a step that may be left where the newest kernel no longer has it
 _TWICE = 1.995  # from here on "times" reads better than percent
 
 # What a verdict of a grade rests on, for who has never seen one.
@@ -252,9 +254,6 @@ TRUST = {
     Grade.HOST_TIME: "timed on a machine that is itself a guest, or may be",
     Grade.METAL_TIME: "timed on real hardware",
 }
-_MOST_NAMED = 0.5  # share of the difference from which one function is kind_named beside it
-_NAME_WIDTH = 40
-_WORDS_SHARED = 2  # that two names have in common
 # A summary that names its call, or begins with the name of a request: others tell of memory.
 _CALL = re.compile(r"\w\(|^[A-Z]+_[A-Z]")
 # Titles that name a set of operations: what each is stands in its scenario.
@@ -336,51 +335,22 @@ def _subject(named: Named, point: str, workloads: Mapping[str, Workload]) -> str
     workload = workloads.get(named.workload)
     scenario = scenario_of(named, workloads)
     if workload is None or scenario is None:
-        text = f"{named.workload}:{named.scenario}"
+        text = told_name(named.workload, named.scenario)
     elif _CALL.search(scenario.summary) or is_set(workload):
         text = scenario.summary
     else:
         text = f"{re.split(r':|, by ', workload.title)[0]} ({scenario.summary})"
-    if not re.match(r"\w+\(|\w+:", text):  # the name of a call stays as it is
+    if scenario and not re.match(r"\w+\(|\w+:", text):  # the name of a call stays as it is
         text = text[:1].upper() + text[1:]
     return text + (f" ({point})" if point else "")
 
 
-def largest_function(found: Claim) -> str:
-    """The function that most of a difference of counts is in; nothing where there is none."""
+def by_function(found: Claim) -> str:
+    """The functions that a difference of counts is made of; nothing where there is none."""
     explained = found.explanation
     if explained is None or explained.refused or not explained.delta:
         return ""
-    whole, rows = explained.delta, explained.functions
-    row = max(rows, key=lambda one: one.delta / whole)
-    if row.delta / whole < _MOST_NAMED or _elsewhere(row, rows):
-        return ""
-    told = {
-        Presence.NEW: f", which {explained.old} does not execute",
-        Presence.VANISHED: f", which {explained.new} does not execute",
-    }
-    return (
-        f"Most of it is in {short(row.function, _NAME_WIDTH)}{told.get(row.status, '')}:"
-        f" {more(row.delta / explained.operations)} per {_per(explained.operation)}."
-    )
-
-
-def _elsewhere(row: FunctionDelta, rows: Iterable[FunctionDelta]) -> bool:
-    """True where a function of the other kernel alone may be what became of this one, by its name,
-    or by words of that and how often it is called.
-    """
-    other = {Presence.NEW: Presence.VANISHED, Presence.VANISHED: Presence.NEW}.get(row.status)
-    calls = row.calls_old or row.calls_new or 0
-    words = name_words(row.function)
-    return any(
-        akin(each.function, row.function)
-        or (
-            len(words & name_words(each.function)) >= _WORDS_SHARED
-            and near(calls, each.calls_old or each.calls_new or 0)
-        )
-        for each in rows
-        if each.status is other
-    )
+    return _why(explained, None, Scale.of(explained))
 
 
 def is_set(workload: Workload) -> bool:
@@ -403,10 +373,16 @@ def releases(found: Claim) -> tuple[str, str] | None:
     """The tags of two releases that differ in time; None for trees, patches and files."""
     if found.headline is None or found.timed:
         return None
-    old, new = (series(rung) for rung in found.headline.rungs)
+    old, new = ends(found.headline)
     tags = old != new and all(re.match(r"v\d", each) for each in (old, new))
     plain = all(rung.version for rung in found.headline.rungs)
     return (old, new) if tags and plain else None
+
+
+def ends(head: Headline) -> tuple[str, str]:
+    """The series of both kernels; of two of one series their own names."""
+    old, new = (series(rung) for rung in head.rungs)
+    return (old, new) if old != new else (head.rungs[0].arm, head.rungs[1].arm)
 
 
 def series(rung: Rung[Any]) -> str:
@@ -415,6 +391,24 @@ def series(rung: Rung[Any]) -> str:
     if match is None:
         return rung.arm
     return f"v{match[1]}-{match[2]}" if match[2] else f"v{match[1]}"
+
+
+def newest(head: Headline) -> str:
+    """Whether the newest kernel still has the step: where all between are decided."""
+    step, rungs = head.step, head.ladder.rungs
+    last = next((one for one in reversed(head.ladder.rungs) if one.total), None)
+    if last is None or last.total is None or last.arm == step.new:
+        return f"{step.new} is the newest kernel here."
+    at = [rung.arm for rung in rungs].index(step.new)
+    if any(
+        rung.comparison is None or rung.comparison.verdict in (Verdict.UNDECIDED, Verdict.INVALID)
+        for rung in rungs[at + 1 :]
+    ):
+        return f"Whether {last.arm}, the newest here, still has it is open."
+    now = last.total.per_operation
+    left = (now - step.old_value) / (step.new_value - step.old_value)
+    still = "still" if left > 1 - _BACK else "in part" if left > _BACK else "no longer"
+    return f"{last.arm}, the newest here, has it {still}: {number(now)} per {step.operation}."
 
 
 def noun(found: Claim) -> str:

@@ -66,7 +66,7 @@ def show(report: Report[Any], *, details: bool = True) -> list[Line]:
 
 
 def _where_more(run_id: str) -> Iterator[Line]:
-    told = f"machine, legend, builds, limits: kdelta show {run_id} --details"
+    told = f"machine, legend, builds, limits: `kdelta show {run_id} --details`"
     yield from ((), *paragraph(told, Tone.FAINT))
 
 
@@ -258,7 +258,7 @@ def _metric_lines(table: MetricTable) -> Iterator[Line]:
     yield from tables_that_fit([Column("kernel", arms, Tone.BOLD)], columns)
     against = f"; x: new/old against {table.arms[0]}" * (len(arms) > 1)
     yield from paragraph(f"median [range] over the trials that ended ok{against}", Tone.FAINT)
-    for text in _metric_absences(table):
+    for text in _absences([table]):
         yield from paragraph(f"absent: {text}", Tone.WARN)
 
 
@@ -277,25 +277,12 @@ def _metric_value(cell: MetricCell) -> str:
 
 
 def _metric_number(value: float) -> str:
-    return f"{value:,.0f}" if value == round(value) and abs(value) < 1e15 else f"{value:.4g}"
+    whole = 1e4 <= abs(value) < 1e15 or value == round(value)
+    return f"{value:,.0f}" if whole else f"{value:,.4g}"
 
 
 def _ratio(cell: MetricCell | HitsCell) -> str:
     return ABSENT if cell.ratio is None else f"x{cell.ratio:.3f}"
-
-
-def _metric_absences(table: MetricTable) -> Iterator[str]:
-    alike: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    for row in table.rows:
-        missing: dict[str, list[str]] = {}
-        for cell in row.cells:
-            for reason in cell.absent:
-                missing.setdefault(reason, []).append(cell.arm)
-        for reason, found in missing.items():
-            alike.setdefault((reason, tuple(found)), []).append(row.name)
-    for (reason, arms), names in alike.items():
-        where = "" if len(arms) == len(table.arms) else f" ({', '.join(arms)})"
-        yield f"{', '.join(names)}{where}: {reason}"
 
 
 def show_figures(tables: Sequence[FigureTable]) -> list[Line]:
@@ -327,27 +314,27 @@ def _figure_group(group: Sequence[FigureTable]) -> Iterator[Line]:
         columns.append(Column(short(row.name, 40), map(_figure_value, cells), right=True))
     if columns:
         yield from tables_that_fit(names, columns)
-    for text in _figure_absences(group):
+    for text in _absences(group):
         yield from paragraph(f"absent: {text}", Tone.FAINT)
 
 
 def _figure_value(cell: FigureCell) -> Span:
-    if cell.value is None:
-        return Span(ABSENT, Tone.FAINT)
-    whole = cell.value == round(cell.value)
-    return Span(f"{cell.value:,.0f}" if whole or cell.value >= 1e4 else f"{cell.value:,.4g}")
+    return Span(ABSENT, Tone.FAINT) if cell.value is None else Span(_metric_number(cell.value))
 
 
-def _figure_absences(group: Sequence[FigureTable]) -> Iterator[str]:
-    """Why figures are absent, a sentence for each reason; alike for all figures of an arm: once."""
+def _absences(tables: Sequence[MetricTable | FigureTable]) -> Iterator[str]:
+    """Why values are absent, a sentence for each reason: of which arms, unless it is all of them,
+    and which values, unless it is all.
+    """
     alike: dict[str, dict[str, set[str]]] = {}
-    for table in group:
+    for table in tables:
         for row in table.rows:
             for cell in row.cells:
-                if cell.absent:
-                    arm = f"{cell.arm} {table.point}".strip()
-                    alike.setdefault(cell.absent, {}).setdefault(arm, set()).add(row.name)
-    every = {row.name for row in group[0].rows}
+                arm = f"{cell.arm} {table.point}".strip()
+                reasons = (cell.absent,) if isinstance(cell.absent, str) else cell.absent
+                for reason in filter(None, reasons):
+                    alike.setdefault(reason, {}).setdefault(arm, set()).add(row.name)
+    every = {row.name for row in tables[0].rows}
     for reason, arms in alike.items():
         names = set().union(*arms.values())
         which = "" if names == every else f"{', '.join(sorted(names))}: "
@@ -619,12 +606,8 @@ def _hits_cell(cell: HitsCell) -> str:
     if cell.fewest is None or cell.most is None:
         return ABSENT
     if cell.repeats:
-        return _hits_number(cell.fewest)
-    return f"{_hits_number(cell.fewest)}..{_hits_number(cell.most)}"
-
-
-def _hits_number(value: float) -> str:
-    return f"{value:,.0f}" if value == int(value) else f"{value:,.2f}"
+        return _metric_number(cell.fewest)
+    return f"{_metric_number(cell.fewest)}..{_metric_number(cell.most)}"
 
 
 def _traces_table(found: RunTraces) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:

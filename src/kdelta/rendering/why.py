@@ -22,7 +22,6 @@ from kdelta.table.ladders import tables
 from kdelta.verdict.comparison import Verdict
 from kdelta.workload import Workload, is_file
 
-_BACK = 0.1  # share of a step that may be left where the newest kernel no longer has it
 _SEVERAL = 3  # kernels from which the two that were asked for have others between them
 _ANSWERS = {
     Verdict.REGRESSION: "Yes:",
@@ -102,19 +101,21 @@ def _ends(found: Claim, ladder: Ladder[Any]) -> str:
     if len(counted) < _SEVERAL or found.exact is None:
         return ""
     (old, first), (new, last) = counted[0], counted[-1]
-    verdict = explain(found.exact, old.arm, new.arm, scenario=ladder.reference).comparison.verdict
+    judged = explain(found.exact, old.arm, new.arm, scenario=ladder.reference).comparison
     was, now = first.per_operation, last.per_operation
     steps = [
         f"{rung.arm} {counts.times(rung.comparison.ratio)}"
         for rung, _ in counted
         if rung.comparison and rung.comparison.verdict.is_step and rung.comparison.ratio
     ]
-    within = f", within {found.report.step_percent:g} %" if verdict is Verdict.SAME else ""
+    within = f", within {found.report.step_percent:g} %" * (judged.verdict is Verdict.SAME)
     head = (
-        f"{_ANSWERS[verdict]} {new.arm} executes {number(now)} instructions per {last.operation},"
-        f" {old.arm} {number(was)}: {counts.times(now / was)}{within}."
+        f"{_ANSWERS[judged.verdict]} {new.arm} executes {number(now)} instructions per"
+        f" {last.operation}, {old.arm} {number(was)}: {counts.times(now / was)}{within}."
     )
-    return f"{head} Decided steps: {', '.join(steps)}." if steps else head
+    decided = f"Decided steps: {', '.join(steps)}." if steps else ""
+    open_ = f"Why: {'; '.join(judged.reasons)}." if judged.verdict in _OPEN else ""
+    return " ".join(filter(None, (head, decided, open_)))
 
 
 def _step(
@@ -125,15 +126,15 @@ def _step(
     yield f"{way} {head.step.new}: {sentences.first_sentence(found, head, workloads)}"
     if found.explanation:
         yield from sentences.difference_sentences(found.explanation, None, None)[1:]
-    yield _newest(head)
+    yield sentences.newest(head)
 
 
 def _no_step(found: Claim, ladder: Ladder[Any]) -> str:
     if not any(rung.comparison for rung in ladder.rungs):
-        return f"Nothing can be said of {ladder.reference}: no two kernels have a count."
+        return f"Nothing can be said of {ladder.name}: no two kernels have a count."
     ends = f"{ladder.rungs[0].arm} to {ladder.rungs[-1].arm}"
     alike = f"no step of more than {found.report.step_percent:g} % from {ends}"
-    return f"No: {ladder.reference} has {alike} ({sentences.TRUST[ladder.grade]})."
+    return f"No: {ladder.name} has {alike} ({sentences.TRUST[ladder.grade]})."
 
 
 def _undecided(
@@ -154,21 +155,6 @@ def _undecided(
         return " ".join([f"Undecided in {rung.arm}: {head}", *told, f"Why undecided: {why}."])
     size = f": x{ratio:.3f}, {judged.verdict}" if ratio else f" is {judged.verdict}"
     return f"{rung.previous} to {rung.arm}{size}: {why}."
-
-
-def _newest(head: Headline) -> str:
-    """Whether the newest kernel still has the step: where all between are decided."""
-    step, rungs = head.step, head.ladder.rungs
-    last = next((one for one in reversed(head.ladder.rungs) if one.total), None)
-    if last is None or last.total is None or last.arm == step.new:
-        return f"{step.new} is the newest kernel here."
-    at = [rung.arm for rung in rungs].index(step.new)
-    if any(rung.comparison is None or rung.comparison.verdict in _OPEN for rung in rungs[at + 1 :]):
-        return f"Whether {last.arm}, the newest here, still has it is open: see below."
-    now = last.total.per_operation
-    left = (now - step.old_value) / (step.new_value - step.old_value)
-    still = "still" if left > 1 - _BACK else "in part" if left > _BACK else "no longer"
-    return f"{last.arm}, the newest here, has it {still}: {number(now)} per {step.operation}."
 
 
 def commit_lines(

@@ -7,6 +7,7 @@ What depends on the width is laid out last, when a page becomes text: a terminal
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ ABSENT = "-"
 CROSSED = "*"  # beside a ratio of two kernels that were built differently
 _GAP = 2
 _TOGETHER = "\N{NO-BREAK SPACE}"  # where a line is not broken: what counts stays beside its unit
+_COMMAND = re.compile("`kdelta [^`]+`")
+_GOES_ON = "\x1f"  # behind a word of a command, until its lines are made
 _LAYOUT = Console(width=100_000, color_system=None)  # a table is as wide as it is
 
 
@@ -236,16 +239,37 @@ def paragraph(text: str, tone: Tone = Tone.PLAIN, indent: str = "") -> Iterator[
 def filled(
     text: str, width: int, first: str = "", later: str = "", *, whole: bool = False
 ) -> list[str]:
-    """Text in lines of a width; first, later: what begins them.  "25 %" stays together.
+    """Text in lines of a width; first, later: what begins them.  "25 %" stays together, and so
+    does a command between backticks; one that no line takes goes on behind a backslash.
 
-    whole: words that are too long for a line are not broken.
+    whole: words that are too long for a line are not broken; those of a command never are.
     """
+
+    def in_lines(command: re.Match[str]) -> str:
+        if len(later) + len(command[0]) <= width - len("."):
+            return command[0].replace(" ", _TOGETHER)
+        pair = re.compile(rf"(`kdelta|--[\w-]+) (?=\S{{1,{max(width - 20, 1)}}}[ `])")
+        return pair.sub(rf"\1{_TOGETHER}", command[0]).replace(" ", f"{_GOES_ON} ")
+
+    marked = _COMMAND.sub(in_lines, text)
     lines = textwrap.wrap(
-        text.replace(" %", f"{_TOGETHER}%"),
-        width,
+        marked.replace(" %", f"{_TOGETHER}%"),
+        width - 1 if _GOES_ON in marked else width,
         initial_indent=first,
         subsequent_indent=later,
         break_on_hyphens=False,
-        break_long_words=not whole,
+        break_long_words=not whole and marked == text,
     )
-    return [line.replace(_TOGETHER, " ") for line in lines]
+    ended = (re.sub(f"{_GOES_ON}$", r" \\", line.replace(_TOGETHER, " ")) for line in lines)
+    return [line.replace(_GOES_ON, "") for line in ended]
+
+
+def shell_lines(width: int, *parts: str, first: str = " ") -> list[str]:
+    """A command in lines as a shell takes them.  parts: quoted; first: begins the first line."""
+    lines = [first]
+    for part in parts:
+        if lines[-1] != first and len(lines[-1]) + len(part) > width - len("  \\"):
+            lines[-1] += " \\"
+            lines.append("     ")
+        lines[-1] += f" {part}"
+    return lines

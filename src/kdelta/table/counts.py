@@ -170,7 +170,7 @@ def conclusion(report: RunLadders[Measure], ladder: Ladder[Measure]) -> Iterator
     words += ["--scenario", ladder.reference] if len(report.ladders) > 1 else []
     words += ["--point", ladder.point] if ladder.point else []
     words += ["--sharing"] if ladder.unit == "lines" else []
-    yield from paragraph(f"Its functions: kdelta explain {shlex.join(words)}")
+    yield from paragraph(f"Its functions: `kdelta explain {shlex.join(words)}`")
 
 
 def by_call(

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from kdelta.ladder.ladders import Failure, Ladder, Machine, Rung, RunLadders
+from kdelta.printable import told_name
 from kdelta.sample import Outcome
 from kdelta.table.columns import (
     ABSENT,
@@ -94,7 +95,10 @@ def _overview(ladders: Sequence[Ladder[Any]], view: LadderView) -> Iterator[Line
             continue
         unit, name = view.scale(group)
         operation = next((ladder.operation for ladder in group if ladder.operation), "operation")
-        yield from ((), *paragraph(f"{workload}:{scenario}: {name} per {operation}", Tone.BOLD))
+        yield from (
+            (),
+            *paragraph(f"{told_name(workload, scenario)}: {name} per {operation}", Tone.BOLD),
+        )
         labels = shortened([rung.arm for rung in group[0].rungs], 20)
         columns = [
             Column(
@@ -199,13 +203,8 @@ def _problems(ladder: Ladder[Any], view: LadderView, told: set[str]) -> Iterator
             for text in failures_told(ladder.failures)
         ),
         *(
-            paragraph(
-                f"{rung.arm}: {rung.comparison.verdict}: {reason.removeprefix(f'{rung.arm}: ')}",
-                VERDICT_TONES[rung.comparison.verdict],
-            )
-            for rung in ladder.rungs
-            if rung.comparison and rung.comparison.verdict in view.TOLD
-            for reason in rung.comparison.reasons
+            paragraph(f"{', '.join(arms)}: {verdict}: {reason}", VERDICT_TONES[verdict])
+            for (verdict, reason), arms in _open(ladder, view).items()
         ),
         *(paragraph(note, Tone.WARN) for note in _news(dict.fromkeys(notes), told)),
     ]
@@ -215,14 +214,28 @@ def _problems(ladder: Ladder[Any], view: LadderView, told: set[str]) -> Iterator
         yield from block
 
 
+def _open(ladder: Ladder[Any], view: LadderView) -> dict[tuple[Verdict, str], list[str]]:
+    """The verdicts whose reasons are said, each with its kernels."""
+    told: dict[tuple[Verdict, str], list[str]] = {}
+    for rung in ladder.rungs:
+        if rung.comparison and rung.comparison.verdict in view.TOLD:
+            for reason in rung.comparison.reasons:
+                said = rung.comparison.verdict, reason.removeprefix(f"{rung.arm}: ")
+                told.setdefault(said, []).append(rung.arm)
+    return told
+
+
 def failures_told(failures: Sequence[Failure]) -> Iterator[str]:
-    """One sentence for each way that an arm failed; it names the trials that failed so."""
-    alike: dict[tuple[str, str, str], list[Failure]] = {}
+    """One sentence for each way that trials failed; it names them by arm."""
+    alike: dict[tuple[str, str], list[Failure]] = {}
     for failure in failures:
-        alike.setdefault((failure.arm, failure.outcome, failure.reason), []).append(failure)
-    for (arm, outcome, reason), group in alike.items():
-        trials = ", ".join(str(failure.trial) for failure in group)
-        name = f"trial{'s' * (len(group) > 1)} {trials} ({arm})"
+        alike.setdefault((failure.outcome, failure.reason), []).append(failure)
+    for (outcome, reason), group in alike.items():
+        arms: dict[str, list[str]] = {}
+        for failure in group:
+            arms.setdefault(failure.arm, []).append(f"{failure.trial}")
+        trials = " and ".join(f"{', '.join(own)} ({arm})" for arm, own in arms.items())
+        name = f"trial{'s' * (len(group) > 1)} {trials}"
         if outcome == Outcome.SKIP:
             yield f"skipped: {name}: {reason}"
             continue
