@@ -9,6 +9,7 @@ import quopri
 import re
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import click.testing
 import pytest
@@ -20,7 +21,7 @@ import timed_records
 from kdelta.analysis.claims import Tag, claim
 from kdelta.analysis.gate import GateCase
 from kdelta.check import compare, robot
-from kdelta.check.page import Direction
+from kdelta.check.page import Direction, FunctionPart
 from kdelta.cli.main import cli
 from kdelta.cli.report import report
 from kdelta.errors import SpecError
@@ -453,8 +454,7 @@ def test_the_figures_of_the_mail_itself_are_answered_first(
     assert len(shares) == 2 + ("cycles per second" in told)
     assert abs(sum(shares) - 100) <= 1
     assert f"--kernels tree:PATH@fedcba9876,tree:PATH@{robot_mails.COMMIT[:12]}" in ended.output
-    in_turns = "turns:page_fault1_processes \\ --kernels tree:PATH@fedcba9876"
-    assert (in_turns in " ".join(ended.output.split())) == ("path length" not in most)
+    assert ("which lines its tasks share: `kdelta ask" in told) == ("path length" not in most)
 
 
 def test_a_test_of_several_tasks_is_counted_in_turns(tmp_path: Path) -> None:
@@ -661,13 +661,41 @@ def test_how_much_a_path_explains(tmp_path: Path) -> None:
     assert answer(tmp_path, 95.0, why="-4 bytes") == "Cannot be said: -4 bytes."
 
 
+def test_lines_that_tasks_share_are_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = dataclasses.replace(difference(104.0), name="turns:brk1_processes")
+    counted: list[object] = []
+
+    def count_pair(_old: str, _new: str, scenarios: list[str], **how: Any) -> list[object]:
+        counted.append((*scenarios, how.get("probes")))
+        return [(None, None)]
+
+    monkeypatch.setattr(compare, "count_pair", count_pair)
+    monkeypatch.setattr(compare, "between", lambda *_: (case, "its seeds differ"))
+    part = FunctionPart(function="new: maple_node+64", delta=2.6)
+    monkeypatch.setattr(compare, "objects", lambda *_: (part,))
+    mail = robot_mails.mail(
+        "will-it-scale",
+        "a change",
+        "nr_task: 16; mode: process; test: brk1",
+        "      1020            -7.1%        948        will-it-scale.per_process_ops",
+    )
+    ended = asked(tmp_path, mail, "--kernels", "6.19,7.0")
+    assert counted == [("unmap:brk_page", None), ("turns:brk1_processes", ["sharing"])]
+    assert (
+        "Lines that tasks take from each other (turns:brk1_processes): 100.00 -> 104.00 per call, "
+        "SAME (its seeds differ): new: maple_node+64 (+2.6)." in " ".join(ended.output.split())
+    )
+
+
 def test_no_function_of_a_profile_is_the_commits_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked_for: list[object] = []
 
-    def count_pair(old: str, new: str, names: list[str], *_: object, **__: object) -> list[object]:
-        asked_for.extend([old, new, *names])
+    def count_pair(old: str, new: str, scenarios: list[str], **_: object) -> list[object]:
+        asked_for.extend([old, new, *scenarios])
         return [(None, None)]
 
     monkeypatch.setattr(compare, "count_pair", count_pair)

@@ -99,6 +99,11 @@ class Counted:
     told: TrialDetails | None = None
 
     @property
+    def grade(self) -> Grade:
+        """Of which its count is."""
+        return Grade.EXACT_LINES if self.told else Grade.EXACT_PATH
+
+    @property
     def functions(self) -> frozenset[str]:
         """The functions that its windows executed."""
         return frozenset(row.function for row in self.result.exact.functions)
@@ -222,9 +227,10 @@ def count_pair(
     again: bool = False,
     trust: bool = False,
     progress: Progress | None = None,
+    probes: Sequence[str] | None = None,
 ) -> list[tuple[Counted, Counted]]:
     """Each scenario on two kernels, given as references.  Raises SpecError, InfraError."""
-    study = spec.from_arguments(scenarios, [old, new])
+    study = spec.from_arguments(scenarios, [old, new], probes=probes)
     kernels: list[Kernel] = []
     for kernel in releases.resolve_all([old, new], trust=trust, progress=progress):
         if isinstance(kernel, InfraError):
@@ -264,10 +270,8 @@ def changed_code(old: Kernel, new: Kernel) -> tuple[frozenset[str], bool]:
 def path_row(before: Counted, after: Counted, tolerance: float) -> PathRow:
     """The row of a scenario.  tolerance: percent by which a path may get longer."""
     load, scenario = workload.parse_reference(before.scenario)
-    record = record_of(before, after)
-    seeds = before.told is not None
-    grade = Grade.EXACT_LINES if seeds else Grade.EXACT_PATH
-    judge = partial(gate, record, alike=True, grade=grade)
+    record, seeds = record_of(before, after), before.told is not None
+    judge = partial(gate, record, alike=True, grade=before.grade)
     case = judge(step_percent=LEAST_PERCENT).cases[0]
     pairs = window_pairs(before.result.exact.phases, after.result.exact.phases)
     found, lost = case.comparison, _lost(before, after)
@@ -280,7 +284,7 @@ def path_row(before: Counted, after: Counted, tolerance: float) -> PathRow:
         reason = f"{found.handled:+,.0f} bytes that string instructions copy or clear"
     parts: tuple[FunctionPart, ...] = ()
     if effect in (Effect.MORE, Effect.LESS, Effect.SLIGHT):
-        parts = _objects(before, after) if seeds else _parts(record)
+        parts = objects(before, after) if seeds else _parts(record)
     return PathRow(
         scenario=f"{load.name}:{scenario.name}",
         what=f"{load.title}, {scenario.summary}" if not scenario.declared else scenario.summary,
@@ -351,12 +355,12 @@ def pages_of(scenario: workload.Scenario) -> str:
 
 def between(before: Counted, after: Counted) -> tuple[GateCase, str]:
     """Two kernels that may be built differently, and why their counts give no answer, or ""."""
-    record = record_of(before, after)
-    case = gate(record).cases[0]
+    judge = partial(gate, record_of(before, after), grade=before.grade)
+    case = judge().cases[0]
     reason = case.skipped or case.why
-    if not case.old or case.new is None:
+    if case.old is None or case.new is None:
         return case, f"it was not counted: {reason}"
-    if signless := gate(record, step_percent=LEAST_PERCENT).cases[0].comparison.signless:
+    if signless := judge(step_percent=LEAST_PERCENT).cases[0].comparison.signless:
         return case, signless
     if case.comparison.verdict in (Verdict.UNDECIDED, Verdict.INVALID):
         return case, reason or "the count scatters more than it differs"
@@ -444,7 +448,7 @@ def explained(record: RunRecord) -> Explanation | None:
     return None if found.refused or found.delta is None else found
 
 
-def _objects(before: Counted, after: Counted) -> tuple[FunctionPart, ...]:
+def objects(before: Counted, after: Counted) -> tuple[FunctionPart, ...]:
     """Objects of which another number of lines is fetched, in the first seed."""
     if not before.told or not after.told:
         return ()

@@ -26,6 +26,7 @@ from kdelta.rendering import check as check_page
 from kdelta.rendering import judge as page
 from kdelta.rendering.formats import picked
 from kdelta.sample import Instrument
+from kdelta.study.probes import SHARING
 
 EXIT_INVALID = 1  # judge: the comparison that was asked for is INVALID
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
@@ -174,7 +175,8 @@ def ask(
 
     Read are the table of the MAIL and its declared fields: commit, testcase, parameters. What they
     do not declare has to be given as an option. Where the table has rows of perf stat, its own
-    figures are answered first, without a boot. Exits with 4 when the counts decide nothing.
+    figures are answered first, without a boot. Of a test of several tasks, the lines that they
+    take from each other are counted, too. Exits with 4 when the counts decide nothing.
     """
     report = robot.read(mail)
     row = robot.chosen(report, metric)
@@ -184,12 +186,13 @@ def ask(
         say(*asked)
         click.get_current_context().exit(EXIT_UNDECIDED)
     own = robot.split(report, row, direction)
+    turns = robot.in_turns(report, own)
     both = f"tree:PATH@{report.parent},tree:PATH@{report.commit[:12]}"
     asked = [*([check_page.robot_split(own, row)] if own else []), *asked]
     if own and kernels is None:
         say(*asked)
-        say(f"Which functions: `kdelta ask {shlex.quote(str(mail))} --kernels {both}`")
-        say(*check_page.robot_next(robot.in_turns(report, own), both))
+        what = "functions, and which lines its tasks share" if turns else "functions"
+        say(f"Which {what}: `kdelta ask {shlex.quote(str(mail))} --kernels {both}`")
         click.get_current_context().exit(EXIT_UNDECIDED if own.deviates else 0)
     loop = scenario or robot.scenario_of(report, row)
     workload.parse_reference(loop)
@@ -203,10 +206,9 @@ def ask(
     old, new = words
     apart = robot.apart(report, old, new)  # the wrong order is told before anything is counted
     counting = picked(means, ("wanted_qemu", "jobs", "again", "trust"))
+    count = partial(compare.count_pair, old, new, report=partial(say, err=True), **counting)
     with reporting() as progress:
-        ((before, after),) = compare.count_pair(
-            old, new, [loop], partial(say, err=True), progress=progress, **counting
-        )
+        ((before, after),) = count(scenarios=[loop], progress=progress)
     case, why = compare.between(before, after)
     if not apart:
         changed, _ = compare.changed_code(before.kernel, after.kernel)
@@ -215,6 +217,9 @@ def ask(
     counted = [*check_page.robot_answer(row, direction, case, why, f"{loop}, {old} -> {new}")]
     counted += [apart] if apart else []  # of more than the commit: the mail's own figures first
     say(*((*asked, *counted) if apart and own else (*counted, *asked)))
-    say(*check_page.robot_next(robot.in_turns(report, own), kernels))
+    with reporting() as progress:
+        shared = count(scenarios=turns, progress=progress, probes=[SHARING]) if turns else []
+    for one in shared:
+        say(*check_page.robot_lines(*compare.between(*one), compare.objects(*one)))
     if apart or why:
         click.get_current_context().exit(EXIT_UNDECIDED)

@@ -17,6 +17,7 @@ from kdelta.check.page import (
     CheckPage,
     Direction,
     Effect,
+    FunctionPart,
     JudgedClaim,
     PatchPart,
     PatchRow,
@@ -490,11 +491,20 @@ def robot_split(found: RateSplit, row: RobotRow) -> str:
     return said + (lock if name else "")
 
 
-def robot_next(scenarios: Sequence[str], kernels: str) -> Iterator[str]:
-    """How to count what the tasks of a report take from each other, where that can be."""
-    if scenarios:
-        run = f"kdelta run {' '.join(scenarios)} --kernels {kernels} --probe sharing --rounds 3"
-        yield f"The test had several tasks. Which lines they take from each other: `{run}`"
+def robot_lines(case: GateCase, why: str, objects: Sequence[FunctionPart]) -> Iterator[str]:
+    """What the tasks of a test take from each other, per operation, and by which objects.
+
+    why: it decides nothing.
+    """
+    if case.old is None or case.new is None:
+        yield f"Lines that tasks take from each other ({case.name}): {why}."
+        return
+    said = f"{case.old:.2f} -> {case.new:.2f} per {case.operation}"
+    moved = "; ".join(f"{part.function} ({part.delta:+.3g})" for part in objects)
+    yield (
+        f"Lines that tasks take from each other ({case.name}): {said}, {case.comparison.verdict}"
+        f"{why and f' ({why})'}{moved and ': '}{moved}."
+    )
 
 
 def robot_answer(
