@@ -710,12 +710,12 @@ def test_no_function_of_a_profile_is_the_commits_own(
     rates = asked(tmp_path, perf(0.9, **{PATH: (5e4, 5.5e4)}), "--kernels", "6.16,6.17").output
     assert rates.startswith("By the mail's own figures, path length")
     alone = f"6.17,6.17+undo=/linux@{robot_mails.COMMIT}"
-    side = SimpleNamespace(kernel=None, functions=frozenset({"f"}))
+    side = SimpleNamespace(kernel=None)
     monkeypatch.setattr(compare, "count_pair", lambda *_, **__: [(side, side)])
-    for changed, ran in (("f", True), ("g", False)):
-        code = frozenset({changed}), False
+    for changed, ran, none in (("f", "f", False), ("g", "f", True), ("g", "", False)):
+        code, side.functions = (frozenset({changed}), False), frozenset(ran)
         monkeypatch.setattr(compare, "changed_code", lambda *_, code=code: code)
         told = asked(tmp_path, ANSWERED.mail, "--kernels", ",".join(alone.split(",")[::-1])).output
-        assert told.startswith("Your test does not execute this commit: g did not run.") is not ran
+        assert told.startswith("Your test does not execute this commit: g did not run.") is none
     monkeypatch.setattr(compare, "between", lambda *_: (difference(95.0), "it scatters"))
     assert asked(tmp_path, ANSWERED.mail, "--kernels", "6.16,6.17").exit_code == 4

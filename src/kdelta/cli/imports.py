@@ -210,7 +210,7 @@ def ask(
     with reporting() as progress:
         ((before, after),) = count(scenarios=[loop], progress=progress)
     case, why = compare.between(before, after)
-    if not apart:
+    if not apart and before.functions and after.functions:
         changed, _ = compare.changed_code(before.kernel, after.kernel)
         if changed and not changed & (before.functions | after.functions):
             say(f"Your test does not execute this commit: {few(sorted(changed), 3)} did not run.")
