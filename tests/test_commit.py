@@ -32,7 +32,7 @@ from kdelta.transplant import releases
 from kdelta.verdict.comparison import Verdict
 
 COMMIT = commits.AskedCommit(
-    variant=Variant(name="c"), name="c0ffee", title="mm: a", word="t@c", since="v6.17"
+    variant=Variant(name="c", path=Path()), name="c0ffee", title="mm: a", word="t@c", since="v6.17"
 )
 OTHER = kernel_tree.MINCORE.replace("FIRST", "FIRST + 7")
 

@@ -247,7 +247,9 @@ def test_a_file_is_a_strangers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     """A patch, wherever it lies, and a fragment; not a variant that kdelta brings, or a commit."""
     patch = tmp_path / "x.patch"
     patch.write_text("")
-    own = [tree_reference.of_word(word) for word in ("mincore-present-first", "revert=abcdef1")]
+    own = [
+        tree_reference.of_word(word) for word in ("mincore-present-first", f"{tmp_path}@abcdef1")
+    ]
     theirs = [tree_reference.of_word(f"{how}{patch}") for how in ("", "undo=", "mm/mincore.c=")]
     monkeypatch.setattr("kdelta.process.which", lambda _: None)
     assert not tree_reference.caged(own, trust=False)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Patches, series, reverts and replaced files on git trees."""
+"""Patches, series, what is undone, and replaced files on git trees."""
 
 from __future__ import annotations
 
@@ -163,22 +163,15 @@ def test_what_is_no_whole_series_is_refused(
         applied(tree, box)
 
 
-def test_a_commit_is_reverted_below_later_ones(tmp_path: Path) -> None:
+def test_a_commit_is_undone_below_later_ones(tmp_path: Path) -> None:
     root = kernel_tree.committed(tmp_path / "linux")
     bad = kernel_tree.commit(root, kernel_tree.MINCORE.replace("FIRST", "FIRST + 7"), "slow")
-    later = kernel_tree.MINCORE.replace("FIRST", "FIRST + 7") + "\nint another;\n"
-    kernel_tree.commit(root, later, "later")
+    later = kernel_tree.MINCORE.replace("Counts what", "Counts all that")  # of its context
+    kernel_tree.commit(root, later.replace("FIRST", "FIRST + 7"), "later")
     tree = of_commit(root, "HEAD")
-    made = applied(tree, f"revert={bad}")
-    assert made.read("mm/mincore.c") == (kernel_tree.MINCORE + "\nint another;\n").encode()
+    made = applied(tree, f"undo={root}@{bad}")
+    assert made.read("mm/mincore.c") == later.encode()
     assert made.line == tree.line
-
-
-@pytest.mark.parametrize("commit", ["HEAD", "no-such", "--all"])
-def test_what_cannot_be_reverted_is_refused(tmp_path: Path, commit: str) -> None:
-    tree = of_commit(kernel_tree.committed(tmp_path / "linux"), "HEAD")
-    with pytest.raises(SpecError, match="is no commit with one parent"):
-        applied(tree, f"revert={commit}")
 
 
 def test_a_commit_of_another_repository_is_applied_and_undone(tmp_path: Path) -> None:

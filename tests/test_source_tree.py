@@ -213,10 +213,10 @@ def test_a_folder_may_have_any_name(tmp_path: Path) -> None:
     root = kernel_tree.make(tmp_path / "linux-6.12+deb13@home")
     plain = tree_reference.parse(f"tree:{root}")
     assert (plain.path, plain.commit, plain.configs) == (root, "", ("deb",))
-    commit = tree_reference.parse(f"tree:{root}@v6.17+revert=1234567890abcdef")
+    commit = tree_reference.parse(f"tree:{root}@v6.17+undo={tmp_path}@1234567890abcdef")
     assert (commit.path, commit.commit) == (root, "v6.17")
-    assert commit.variants[0].path is None
-    assert commit.variants[0].name == "revert-1234567890ab"
+    (variant,) = commit.variants
+    assert (variant.path, variant.name) == (tmp_path, "undo-1234567890abcdef")
 
 
 def unpackaged(release: str) -> Path:

@@ -178,7 +178,7 @@ def undone(
         return SimpleNamespace(base="6.17.8", paths=(row,), skipped={}, functions=("f",))
 
     asked = lambda name, _tree: commit.AskedCommit(  # noqa: E731
-        variant=Variant(name=name), name=name, title=name, word=name
+        variant=Variant(name=name, path=Path()), name=name, title=name, word=name
     )
     for name, made in (("asked", asked), ("on_release", on_release), ("answer", answer)):
         monkeypatch.setattr(commit, name, made)

@@ -412,11 +412,10 @@ def _with_it_alone(commit: str, old: str, new: str) -> int:
     words = [*(set(was) ^ set(now))]
     if base != other or len(words) != 1:
         return 0
-    named = re.search(r"(?:@|revert=)([0-9a-f]{12,40})$", words[0])
+    named = re.search(r"@([0-9a-f]{12,40})$", words[0])
     if not named or not named[1].startswith(commit):
         return 0
-    back = words[0].startswith(("undo=", "revert="))
-    return 1 if (words[0] in now) != back else -1
+    return 1 if (words[0] in now) != words[0].startswith("undo=") else -1
 
 
 def _commits_between(commit: str, old: str, new: str) -> int:

@@ -94,8 +94,7 @@ def fetch(*, references: tuple[str, ...], arch: str, flavour: str, trust: bool) 
     \b
     Each after a "+", any number of:
       NAME or PATH         a variant that kdelta brings, a patch, a mailbox
-      undo=PATCH           a patch of it taken back
-      revert=COMMIT        that commit's change taken back
+      undo=PATCH           a patch, or PATH@COMMIT, that it has, taken back
       mm/mincore.c=PATH    one file replaced
       config=NAME or FILE  package (a release's own), min, deb, xenpv, ftrace;
                            or a .config

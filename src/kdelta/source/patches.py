@@ -74,7 +74,8 @@ def applied(
 ) -> str:
     """The tree id after applying patch files in order; undone: after taking them back.
 
-    Raises SpecError, naming file and line.
+    What the tree's own repository has is taken back below later changes.  Raises SpecError, naming
+    file and line.
     """
     with applying(tree, borrowed=borrowed, name=name, undone=undone) as apply:
         return apply(files)
@@ -104,7 +105,8 @@ def applying(
                         cause, place=file.name, action="make it with: git diff --binary"
                     )
             paths = [str(file.absolute()) for file in files]
-            way = ("--cached", *["--reverse"] * undone, "--whitespace=nowarn")
+            back = ["--reverse", *["--3way"] * bool(borrowed)] if undone else []
+            way = ("--cached", *back, "--whitespace=nowarn")
             done = run("apply", *way, *paths, check=False)
             if done.returncode:
                 raise SpecError(
@@ -137,19 +139,6 @@ def of_commit(commit: str, objects: Path | None) -> Iterator[Path]:
         how = ("-p", "--binary", "--full-index", "--no-ext-diff", "--no-textconv")
         git.run("diff-tree", *how, f"--output={patch}", ids[1], ids[0], borrowed=objects)
         yield patch
-
-
-def reverted(tree: str, commit: str, *, borrowed: Path | None) -> str:
-    """The tree id after taking back a commit's change.  Raises SpecError."""
-    with of_commit(commit, borrowed) as patch, _edited(tree, borrowed) as run:
-        how = ("--reverse", "--cached", "--3way", "--whitespace=nowarn")
-        done = run("apply", *how, str(patch), check=False)
-        if done.returncode:
-            raise SpecError(
-                f"the change of {patch.stem} cannot be taken back: {_reason(done.stderr)}",
-                action="revert it by hand in a branch and name that commit",
-            )
-        return run("write-tree").stdout.strip()
 
 
 def replaced(tree: str, path: str, file: Path, *, borrowed: Path | None) -> str:

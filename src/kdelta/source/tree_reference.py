@@ -12,7 +12,6 @@ and then, each after a "+", any number of
     NAME or PATH             a variant that kdelta brings, a patch file, a mailbox with a series
     PATH@COMMIT              a commit of the repository at PATH
     undo=WORD                one of these taken back
-    revert=COMMIT            that commit's change taken back
     mm/mincore.c=PATH        one file replaced
     config=NAME or FILE      package, min, deb, xenpv, ftrace; 6.17.8: that release's package; or
                              a whole .config
@@ -182,33 +181,31 @@ def _base(text: str) -> tuple[str, Path | None, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """One change to a source: without a path, the change of the commit `target` is taken back.
+    """One change to a source.
 
     path: a patch or mailbox, the other content of the file `target` of the source, or a repository,
     whose commit `target` is meant.  undone: the patch is taken back.
     """
 
     name: str  # for people and tables: "mincore-present-first"
-    path: Path | None = None
+    path: Path
     target: str = ""
     undone: bool = False
 
     @property
     def file(self) -> str:
-        """The name of the file that it is, "linux@v6.17" of a commit, "" for none."""
-        is_commit = self.path and self.path.is_dir()
-        return f"{self.path.name}{f'@{self.target}' * bool(is_commit)}" if self.path else ""
+        """The name of the file that it is, "linux@v6.17" of a commit."""
+        return f"{self.path.name}{f'@{self.target}' * self.path.is_dir()}"
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[Path]:
         """Its file, of a commit the patch.  Raises SpecError."""
-        path = self.path or Path()
-        if not path.is_dir():
-            yield path
+        if not self.path.is_dir():
+            yield self.path
             return
         from kdelta.source import patches
 
-        found = of_commit(path, self.target)
+        found = of_commit(self.path, self.target)
         with patches.of_commit(found.commit, found.objects) as file:
             yield file
 
@@ -217,12 +214,9 @@ def of_word(word: str) -> Variant:
     """A variant as it is written after "+" in a reference.
 
     mincore-present-first (one that kdelta brings), PATH of a patch or mailbox, PATH@COMMIT of a
-    repository, undo= of one of these, revert=COMMIT, mm/mincore.c=PATH.  Raises SpecError for what
-    is none.
+    repository, undo= of one of these, mm/mincore.c=PATH.  Raises SpecError for what is none.
     """
     key, equals, value = word.partition("=")
-    if equals and key == "revert":
-        return Variant(name=f"revert-{value[:12]}", target=value)
     if equals and key == "undo":
         own = of_word(value)
         return replace(own, name=f"undo-{own.name}", undone=True)
@@ -261,7 +255,9 @@ def caged(variants: Sequence[Variant], fragments: Sequence[Path] = (), *, trust:
     but for variants that kdelta brings.  Raises SpecError where builds cannot be confined.
     """
     own = data.directory(_FOLDER)
-    theirs = bool(fragments) or any(one.path and one.path.parent != own for one in variants)
+    theirs = bool(fragments) or any(
+        one.path.is_file() and one.path.parent != own for one in variants
+    )
     if theirs and not trust:
         make.check_confinement()
     return theirs and not trust
@@ -282,8 +278,6 @@ def applied(tree: SourceTree, variants: Sequence[Variant]) -> SourceTree:
 def _changed(tree: SourceTree, variant: Variant) -> str:
     from kdelta.source import patches
 
-    if variant.path is None:
-        return patches.reverted(tree.tree, variant.target, borrowed=tree.objects)
     if variant.target and not variant.path.is_dir():
         return patches.replaced(tree.tree, variant.target, variant.path, borrowed=tree.objects)
     place = f"{variant.name} on {tree.title}"
