@@ -321,17 +321,24 @@ def warnings(series: PatchSeries, *, confined: bool) -> Iterator[str]:
             yield f"patch {number} changes __init code ({few(boot)}), which no scenario executes."
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Stage:
     """A kernel of a patch.  names: the functions that it changed; none: it changed data.
 
-    stay: functions that may have the code of before, though a patch may change it.
+    stay: functions that may have the code of before, though a patch may change it.  first: what
+    showed that it boots; an oops is not kept, and a guest that dies takes a minute.
     """
 
     number: int
     kernel: Kernel
     names: frozenset[str]
     stay: frozenset[str]
+    first: Counted | None = None
+
+    def counted(self, scenario: str, counter: Counter) -> Counted:
+        """One scenario on it."""
+        own = self.first if self.first and self.first.scenario == scenario else None
+        return own or counter.one(self.kernel, scenario)
 
 
 def checked(
@@ -357,6 +364,7 @@ def checked(
         row, stage = _built(found, PatchRow(number=number, title=step.title), step, kernels)
         if stage:
             first = counter.one(stage.kernel, _by_chance(scenarios, stage.names)[0][1])
+            stage.first = first
             if first.result.outcome is Outcome.BOOT_ERROR:
                 row, stage = _wrong(row, f"does not boot: {first.result.reason}"), None
         found.patches.append(row)
@@ -399,7 +407,7 @@ def _count(
             for each in stages:
                 ran = functions_of(counted[-1][1].functions)
                 if not each.names or ran & (each.names | each.stay):
-                    counted.append((each.number, counter.one(each.kernel, scenario)))
+                    counted.append((each.number, each.counted(scenario, counter)))
         return ScenarioCounts(scenario=scenario, counted=counted)
 
     with closing(counter.each(along, [name for _, name in order])) as ended:
