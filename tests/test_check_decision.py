@@ -250,6 +250,8 @@ def test_a_kernel_that_dies_on_a_path_is_the_first_line(monkeypatch: pytest.Monk
     )  # fmt: skip
     assert page.paths[0].reason == "oopses: Oops: 0002"
     assert f"{SCENARIOS[1]} (base pages): not compared, oopses: Oops: 0002" in "".join(said)
+    check_series.checked(series("broken"), SCENARIOS, Made(), Counts(), said.append, 1.0)  # type: ignore[arg-type]
+    assert any(line.startswith("patch 1: ") and "expected ;" in line for line in said)
 
 
 def test_what_names_a_changed_function_is_counted_first_and_told_at_once(

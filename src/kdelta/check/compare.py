@@ -160,9 +160,7 @@ class Counter:
                 result = tried(trials, trial, own, self._attempts, lambda _failed: None)
         except InfraError as error:
             result = TrialResult(outcome=Outcome.INFRA_ERROR, reasons=(error.sentence()[:400],))
-        if result.outcome is not Outcome.OK:
-            self._report(f"{kernel.name} {scenario}: {result.outcome} ({result.reason})")
-        elif self.grade is Grade.EXACT_LINES:
+        if result.outcome is Outcome.OK and self.grade is Grade.EXACT_LINES:
             return result, TrialDetails(sharing=kept_details(self._folder, trial.index).sharing)
         return result, None
 

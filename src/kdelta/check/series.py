@@ -374,6 +374,8 @@ def checked(
             found.changed |= stage.names
             found.data_only |= not stage.names
             report(f"patch {number}{_on(base)}: functions changed: {len(stage.names)}")
+        elif row.wrong:
+            report(f"patch {number}{_on(base)}: {row.wrong}")
     _count(found, stages, scenarios, counter, report, each_row)
     more = kernels.reached(found.executed) if isinstance(kernels, Transplants) else None
     if more:
@@ -418,6 +420,8 @@ def _count(
                 report(f"[{at}/{len(scenarios)}] {_said(found, each)}")
             else:
                 found.unmeasured[each.scenario] = first.reason or str(first.outcome)
+                name = scenario_name(each.scenario)
+                report(f"[{at}/{len(scenarios)}] {name}: {found.unmeasured[each.scenario]}")
             if likely and not (likely := likely - {each.scenario}) and at < len(scenarios):
                 report(so_far([found], scenarios))
             each_row(found, at)
