@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from msgspec import structs
 
 import kernel_tree
 import run_records
@@ -288,6 +289,10 @@ def test_each_patch_has_its_part_of_a_path(monkeypatch: pytest.MonkeyPatch) -> N
         (1, 10.0, Effect.MORE), (2, -10.0, Effect.LESS),
     ]  # fmt: skip
     assert round(path.percent, 2) == -1.0
+    part = structs.replace(path.parts[1], percent=-50.0)
+    other = structs.replace(path, scenario="b", parts=(part,))
+    rows = check_series._with_paths(found, [path, other])
+    assert [row.worst for row in rows] == [path.scenario, "b"]  # patch 2 made none longer
 
 
 def test_who_pays_for_patch_1_and_who_gains_by_patch_3(monkeypatch: pytest.MonkeyPatch) -> None:

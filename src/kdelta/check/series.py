@@ -442,11 +442,13 @@ def _unproven(found: CheckedSeries, stages: Sequence[_Stage]) -> Iterator[tuple[
 
 
 def _with_paths(found: CheckedSeries, paths: Sequence[PathRow]) -> Iterator[PatchRow]:
-    """The patches with how many paths each made longer and shorter, and the worst."""
+    """The patches with how many paths each made longer and shorter, and the worst: of a patch that
+    made none longer the best."""
     parts = [(part, path.scenario) for path in paths for part in path.parts if part.change.moved]
     for row in found.patches:
         moved = [one for one in parts if one[0].patch == row.number]
-        worst, name = max(moved, key=lambda one: one[0].percent, default=(None, ""))
+        pick = max if any(part.change is Effect.MORE for part, _ in moved) else min
+        worst, name = pick(moved, key=lambda one: one[0].percent, default=(None, ""))
         yield replace(
             row,
             longer=sum(part.change is Effect.MORE for part, _ in moved),
