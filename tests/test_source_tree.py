@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import kernel_tree
-from kdelta import cache
+from kdelta import cache, process
 from kdelta.bisect.history import History
 from kdelta.errors import InfraError, KdeltaError, SpecError
 from kdelta.source import build, git, tree_reference
@@ -188,11 +188,16 @@ def test_a_full_disk_is_said_plainly(said: str) -> None:
     git.raise_if_full("fatal: something else")
 
 
-def test_killed_imports_leave_nothing_behind(tmp_path: Path) -> None:
+def test_killed_imports_leave_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     left = git.repository() / "objects" / "pack" / "tmp_pack_x"
     left.write_bytes(b"half")
     of_folder(kernel_tree.make(tmp_path / "linux"))
     assert not left.exists()
+    how: dict[str, object] = {}
+    monkeypatch.setattr(process, "start", lambda _argv, **own: how.update(own) or 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        tree_reference._extract(Path(__file__), tmp_path / "new", lambda _percent: None)
+    assert how["die_with_caller"]  # tar would go on in the folder that is made anew
 
 
 # What a user writes for a kernel from source

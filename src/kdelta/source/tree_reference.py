@@ -416,7 +416,9 @@ def _extract(tarball: Path, folder: Path, report: Callable[[float], None]) -> No
     ]  # fmt: skip
     size, deadline = tarball.stat().st_size, time.monotonic() + _EXTRACT_S
     with tarball.open("rb") as stream, tempfile.TemporaryFile() as output:
-        child = process.start(argv, stdin=stream, stderr=output, env={"LC_ALL": "C"})
+        child = process.start(
+            argv, stdin=stream, stderr=output, env={"LC_ALL": "C"}, die_with_caller=True
+        )
         try:
             while child.poll() is None and time.monotonic() < deadline:
                 at = os.lseek(stream.fileno(), 0, os.SEEK_CUR)  # tar reads where we stand, too
