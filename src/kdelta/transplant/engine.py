@@ -227,8 +227,6 @@ class Transplant:
             # The objects of a user's build, compiled beside it: there they may be linked or gone.
             if named := [name for name in missing if touched[name]]:
                 raise objects.cannot(f"{named[0]} is not in the build")
-            if not (maker.output / "scripts/module.lds").exists():
-                maker.run(["modules_prepare"], progress=self.progress)
             plain = build.Beside(maker=maker, source=maker.source)
             found = self._compiled(plain, [name for name in touched if name not in missing])
         else:
@@ -380,6 +378,8 @@ def _linked(maker: make.Make, place: Path, grafted: Sequence[Grafted], image: Im
             (folder / f".{unit}.o.cmd").write_text(f"savedcmd_{unit}.o := none\n")
         members = " ".join(f"{unit}.o" for unit in ("transplant", "table", *units))
         (folder / "Kbuild").write_text(f"obj-m := {_NAME}.o\n{_NAME}-y := {members}\n")
+    if not (maker.output / "scripts/module.lds").exists():  # a user made bzImage alone
+        maker.run(["modules_prepare"])
     maker.run([f"M={folder}", "KBUILD_MODPOST_WARN=1", "modules"])
     needed = {name: at for one in grafted for name, at in one.needed.items()}
     return _resolved(read(folder / f"{_NAME}.ko"), needed, image)
