@@ -204,6 +204,8 @@ def test_names_in_commands() -> None:
     done = CliRunner().invoke(cli, ["shwo", "latest"])
     assert done.exit_code == 2
     assert "No such command 'shwo'; did you mean show?\n" in done.output
+    done = CliRunner().invoke(cli, ["source", "6.17"])
+    assert "No such command 'source'; did you mean kernels source?\n" in done.output
 
 
 def test_names_in_a_run(tmp_path: Path) -> None:

@@ -147,7 +147,10 @@ class LazyGroup(click.Group):
         name = args[0]
         known = name.startswith("-") or name in COMMANDS
         if not known and not ctx.resilient_parsing:
+            words = map(str.split, EXAMPLES.splitlines())
+            below = {each[1]: " ".join(each[1:3]) for each in words if each[2:3] == [name]}
             near = meant(name, COMMANDS).strip() or f"known: {', '.join(COMMANDS)}."
+            near = f"did you mean {' or '.join(below.values())}?" if below else near
             ctx.fail(f"No such command '{printable(name, 80)}'; {near}")
         return super().resolve_command(ctx, args)
 
