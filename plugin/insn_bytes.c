@@ -3,6 +3,8 @@
 
 #include "insn_bytes.h"
 
+static const uint8_t prefixes[] = { 0x26, 0x2e, 0x36, 0x3e, 0x64, 0x65, 0x66, 0x67, 0xf2, 0xf3 };
+
 unsigned int mark_code(enum target target, const struct code *code)
 {
 	uint32_t word;
@@ -40,14 +42,31 @@ bool is_return(enum target target, const struct code *code)
 					  is_exactly(code, sret, sizeof(sret));
 }
 
+/* An instruction of x86-64 without the prefixes in front, which say nothing where it has no operand. */
+static struct code bare(const struct code *code)
+{
+	struct code own = { .vaddr = code->vaddr };
+	size_t at = 0;
+
+	while (at < code->size && (code->bytes[at] >> 4 == 0x4 ||
+				   memchr(prefixes, code->bytes[at], sizeof(prefixes))))
+		at++;
+	own.size = code->size - at;
+	memcpy(own.bytes, code->bytes + at, own.size);
+	return own;
+}
+
 bool is_syscall(enum target target, const struct code *code)
 {
 	static const uint8_t syscall[] = { 0x0f, 0x05 };
 	static const uint8_t svc[] = { 0x01, 0x00, 0x00, 0xd4 };
 	static const uint8_t ecall[] = { 0x73, 0x00, 0x00, 0x00 };
 
-	if (target == TARGET_X86_64)
-		return is_exactly(code, syscall, sizeof(syscall));
+	if (target == TARGET_X86_64) {
+		struct code own = bare(code);
+
+		return is_exactly(&own, syscall, sizeof(syscall));
+	}
 	return target == TARGET_AARCH64 ? is_exactly(code, svc, sizeof(svc)) :
 					  is_exactly(code, ecall, sizeof(ecall));
 }
@@ -57,17 +76,23 @@ bool is_old_syscall(enum target target, const struct code *code)
 	static const uint8_t interrupt[] = { 0xcd, 0x80 };
 	static const uint8_t sysenter[] = { 0x0f, 0x34 };
 
-	return target == TARGET_X86_64 && (is_exactly(code, interrupt, sizeof(interrupt)) ||
-					   is_exactly(code, sysenter, sizeof(sysenter)));
+	struct code own = bare(code);
+
+	return target == TARGET_X86_64 && (is_exactly(&own, interrupt, sizeof(interrupt)) ||
+					   is_exactly(&own, sysenter, sizeof(sysenter)));
 }
 
 bool is_clock(enum target target, const struct code *code)
 {
 	uint32_t word = word_of(code->bytes);
 
-	if (target == TARGET_X86_64) /* rdtsc, rdpmc, rdtscp */
-		return (code->size == 2 && ((word & 0xffff) == 0x310f || (word & 0xffff) == 0x330f)) ||
-		       (code->size == 3 && (word & 0xffffff) == 0xf9010f);
+	if (target == TARGET_X86_64) { /* rdtsc, rdpmc, rdtscp */
+		struct code own = bare(code);
+
+		word = word_of(own.bytes);
+		return (own.size == 2 && ((word & 0xffff) == 0x310f || (word & 0xffff) == 0x330f)) ||
+		       (own.size == 3 && (word & 0xffffff) == 0xf9010f);
+	}
 	if (target == TARGET_AARCH64) /* mrs of cntpct_el0, cntvct_el0, cntpctss_el0, cntvctss_el0 */
 		return (word & 0xffffff00) == 0xd53be000 && ((word >> 5 & 3) == 1 || (word >> 5 & 3) == 2);
 	/* rdcycle, rdtime, rdinstret */
@@ -84,7 +109,6 @@ bool is_mret(const struct code *code)
 /* All that is in front of the opcode, its last byte, is prefixes. */
 unsigned int string_kind(const struct code *code)
 {
-	static const uint8_t prefixes[] = { 0x26, 0x2e, 0x36, 0x3e, 0x64, 0x65, 0x66, 0x67, 0xf2, 0xf3 };
 	static const struct {
 		uint8_t opcode; /* of its form in bytes; the next one is that in words */
 		char letter;

@@ -283,7 +283,11 @@ int main(int argc, char **argv)
 
 	for (int i = 2; i < argc; i++)
 		code.bytes[i - 2] = strtoul(argv[i], NULL, 16);
-	printf("%x %d\n", mark_code(atoi(argv[1]), &code), is_return(atoi(argv[1]), &code));
+	enum target target = atoi(argv[1]);
+
+	printf("%x %d ", mark_code(target, &code), is_return(target, &code));
+	printf("%d%d", is_syscall(target, &code), is_old_syscall(target, &code));
+	printf("%d\n", is_clock(target, &code));
 	return 0;
 }
 """
@@ -299,11 +303,11 @@ def test_marks_and_returns_are_those_of_the_architecture(tmp_path: Path) -> None
     module = str(data.directory("plugin") / "insn_bytes.c")
     subprocess.run(["gcc", folder, str(source), module, "-o", str(program)], check=True)
 
-    def asked(target: str, code: str) -> tuple[str, bool]:
+    def asked(target: str, code: str) -> tuple[str, bool, str]:
         words = [str(program), target, *code.split()]
         done = subprocess.run(words, capture_output=True, text=True, check=True)
-        mark, returns = done.stdout.split()
-        return mark, returns == "1"
+        mark, returns, kinds = done.stdout.split()
+        return mark, returns == "1", kinds
 
     iretq, eret, sret = "48 cf", "e0 03 9f d6", "73 00 20 10"
     for own, text in ((X86, iretq), (ARM64, eret), (RISCV64, sret)):
@@ -315,3 +319,9 @@ def test_marks_and_returns_are_those_of_the_architecture(tmp_path: Path) -> None
     for own, text in marks.items():
         for each in marks:
             assert (asked(each, text)[0] != "0") == (each == own), (own, each)
+    for text, kinds in {
+        "0f 05": "100", "66 48 0f 05": "100", "cd 80": "010", "2e cd 80": "010", "0f 34": "010",
+        "0f 31": "001", "66 0f 31": "001", "f3 48 0f 31": "001", "0f 01 f9": "001",
+        "48 66 0f 31": "001", "0f 30": "000", "48": "000",
+    }.items():  # fmt: skip
+        assert asked(X86, text)[2] == kinds, text

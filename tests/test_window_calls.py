@@ -182,7 +182,7 @@ def test_a_place_takes_what_it_takes_in_windows_that_asked_for_the_same(tmp_path
 @pytest.mark.parametrize(
     ("arch", "clocks", "others"),
     [
-        ("amd64", ["0f31", "0f33", "0f01f9"], ["0f30", "0f05"]),
+        ("amd64", ["0f31", "0f33", "0f01f9", "660f31", "f3480f31"], ["0f30", "0f05", "480f05"]),
         ("arm64", ["40e03bd5", "21e03bd5", "c7e03bd5"], ["00e03bd5", "00e01bd5"]),
         ("riscv64", ["732510c0", "f32700c0", "732520c0"], ["732530c0", "73000000"]),
     ],

@@ -40,7 +40,8 @@ _STATS = {"stat", "lstat", "fstat", "newfstatat", "statx"}
 _KERNEL_HALF = 1 << 63
 # By architecture what reads a clock in user space: its name, and a pattern of its bytes.
 _CLOCKS = {
-    "amd64": ("rdtsc", rb"\x0f(?:[\x31\x33]|\x01\xf9)"),  # and rdpmc, rdtscp
+    # and rdpmc, rdtscp, with prefixes that say nothing
+    "amd64": ("rdtsc", rb"[&.6>\x40-\x4f\x64-\x67\xf2\xf3]*\x0f(?:[\x31\x33]|\x01\xf9)"),
     # mrs of cntpct_el0, cntvct_el0, cntpctss_el0 and cntvctss_el0
     "arm64": ("cntvct_el0", rb"[\x20-\x5f\xa0-\xdf]\xe0\x3b\xd5"),
     "riscv64": ("rdtime", rb"[\x73\xf3][\x20-\x2f][\x00\x10\x20]\xc0"),  # and rdcycle, rdinstret
