@@ -6,11 +6,10 @@ from __future__ import annotations
 import functools
 import re
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import combinations
 from math import ceil
 
 from msgspec.structs import replace as with_arms
@@ -555,25 +554,6 @@ def near(one: int, other: int) -> bool:
     """Two lengths are about the same."""
     shorter, longer = sorted((one, other))
     return shorter >= NEAR * longer
-
-
-def making_up(
-    change: int, sizes: Sequence[int], most: int, fits: Callable[[tuple[int, ...], int], bool]
-) -> tuple[int, ...]:
-    """Which, at most so many, together come nearest to a change, the fewest of them.
-
-    Places in sizes, all positive; none where it takes more than nothing does.  fits: whether such
-    places, with their sum, may be taken for it.
-    """
-    best: tuple[int, ...] = ()
-    left = change
-    for count in range(1, min(most, len(sizes)) + 1):
-        for chosen in combinations(range(len(sizes)), count):
-            total = sum(sizes[at] for at in chosen)
-            rest = abs(change - total)
-            if rest < left and fits(chosen, total):
-                best, left = chosen, rest
-    return best
 
 
 def the_one(ways: Iterable[Iterable[str]], among: Container[str]) -> str:
