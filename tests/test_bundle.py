@@ -286,7 +286,7 @@ def forged(packed: Path, path: Path, **changed: bytes) -> Result:
 def test_counts_that_unpack_to_too_much_are_told(
     packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kdelta.journal.raw_counts._MOST_RAW", 8 * MIB)
+    monkeypatch.setattr("kdelta.journal.artifacts._MOST_RAW", 8 * MIB)
     bomb = gzip.compress(b"\0" * (64 * MIB))
     done = forged(packed, tmp_path / "x.tar", **{"run__trials__0000__counts.bin.gz": bomb})
     assert done.exit_code == 1

@@ -20,8 +20,8 @@ from kdelta.cli.run import answer, check_scenarios, qemu_of, start
 from kdelta.errors import SpecError, StoreError
 from kdelta.export import exported
 from kdelta.guests import qemu
+from kdelta.journal import artifacts
 from kdelta.journal import bundle as packing
-from kdelta.journal import raw_counts
 from kdelta.journal.files import read
 from kdelta.journal.results import KeptResult
 from kdelta.journal.run import RUNS, RunJournal, RunRecord
@@ -91,7 +91,7 @@ def make(run: str, runs: Path, output: Path | None) -> None:
         action = f"finish it first: kdelta resume {record.run_id}"
         raise StoreError("the run is not finished", place=str(journal.folder), action=action)
     for path in sorted(journal.folder.glob("trials/*/counts.bin.gz")):
-        raw_counts.read(path, paths=False, whole=True)
+        artifacts.read_counts(path, paths=False, whole=True)
     with journal.executing():
         write_run_files(record, journal.folder)
     own = loadable(trial.workload for trial in record.trials)
