@@ -21,8 +21,7 @@ from kdelta.analysis.calls import (
     CauseKind,
     walked,
 )
-from kdelta.analysis.coverage import Coverage
-from kdelta.analysis.explanation import Explanation, FunctionDelta, Presence, akin
+from kdelta.analysis.explanation import Coverage, Explanation, FunctionDelta, Presence, akin
 from kdelta.analysis.work import FieldPair, KindDelta, ValueDelta, WorkExplanation, objects_moved
 from kdelta.disassembly.code import ExecutedInsn
 from kdelta.errors import SpecError
