@@ -33,7 +33,7 @@ from kdelta.journal import bundle as packing
 from kdelta.journal.bundle import MANIFEST, manifest, unpack
 from kdelta.journal.run import RunRecord
 from kdelta.kernels.kernel import Kernel
-from kdelta.rendering import merging as merging_page
+from kdelta.rendering.bundle import MERGED_VIEW
 from kdelta.run.dependencies import BUNDLE, again
 from kdelta.sample import Environment, TimeData
 from kdelta.table.columns import WIDTH, plain
@@ -479,7 +479,7 @@ def recounted(record: RunRecord, arm: int, per_page: float, **changed: object) -
 
 
 def told(found: Merged) -> str:
-    text = plain(merging_page.show(found))
+    text = plain(MERGED_VIEW.show(found))
     assert max(map(len, text.splitlines())) <= WIDTH
     return " ".join(text.split())
 

@@ -27,8 +27,8 @@ from kdelta.journal.results import KeptResult
 from kdelta.journal.run import RUNS, RunJournal, RunRecord
 from kdelta.metric import plural
 from kdelta.printable import printable
-from kdelta.rendering import merging
 from kdelta.rendering.bundle import (
+    MERGED_VIEW,
     Verified,
     show_verified,
     verified_files,
@@ -254,7 +254,7 @@ def reproduce(file: Path, runs: Path, means: options.Means, *, build: bool) -> N
         others = [f"{one.file} {one.what}" for one in dependencies.unlike_sources(theirs, folder)]
     found = combined({file.name: theirs, "here": ours.record()})
     found = replace(found, reasons=(*found.reasons, *others))
-    print_found("", merging, found)
+    print_found("", MERGED_VIEW, found)
     with contextlib.suppress(click.exceptions.Exit):
         answer(ours)
     if not found.equal:
@@ -282,7 +282,7 @@ def merge(bundles: tuple[Path, ...], *, as_json: bool) -> None:
         with whole(path) as (_, record):
             records[name] = record
     found = merged(records)
-    print_found("json" if as_json else "", merging, found)
+    print_found("json" if as_json else "", MERGED_VIEW, found)
     if not found.equal:
         click.get_current_context().exit(EXIT_DIFFERS)
 
