@@ -28,7 +28,7 @@ from pathlib import Path
 
 from boot.test_workers import busy, cache_of, program
 from kdelta.attribution.insns import CountedWindow
-from kdelta.journal import raw_counts
+from kdelta.journal import artifacts
 from kdelta.journal.run import RUNS, RunJournal
 from ports import free_port
 
@@ -126,7 +126,7 @@ def said(path: Path, caches: Path) -> str:
             re.escape(str(caches).encode()) + rb"/by-\d-\d+|/kdelta-worker-\w+|fd[/=]\d+", b"", data
         )
     elif path.name == "counts.bin.gz":
-        data = repr([*map(_window, raw_counts.read(path).windows)]).encode()
+        data = repr([*map(_window, artifacts.read_counts(path).windows)]).encode()
     return digest(data)
 
 

@@ -21,7 +21,7 @@ from statistics import median
 
 from kdelta import workload
 from kdelta.guests import qemu
-from kdelta.journal import raw_counts
+from kdelta.journal import artifacts
 from kdelta.kernels import reference
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings, with_needs
@@ -47,7 +47,7 @@ def trial(bench: Bench, kernel: Kernel, name: str) -> tuple[float, str]:
         spent = _children_s() - before
         if result.outcome is not Outcome.OK:
             raise SystemExit(f"{name}: {result.reason}")
-        windows = raw_counts.read(Path(folder, "counts.bin.gz"), whole=True).windows
+        windows = artifacts.read_counts(Path(folder, "counts.bin.gz"), whole=True).windows
     lines = [part.shared.tobytes() for window in windows for part in window.touched]
     return spent, hashlib.sha256(repr(lines).encode()).hexdigest()
 

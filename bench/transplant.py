@@ -27,7 +27,7 @@ from pathlib import Path
 
 from commands import symbols_of
 from kdelta.attribution import insns
-from kdelta.journal import raw_counts, results
+from kdelta.journal import artifacts, results
 from kdelta.kernels import reference
 from kdelta.kernels.kernel import Kernel
 from kdelta.run import exact
@@ -115,7 +115,7 @@ class Trials:
         table = symbols_of(self._folder, number)
         kept = results.trial_folder(self._folder, number) / "counts.bin.gz"
         windows = Counter[Window]()
-        for window in raw_counts.read(kept, paths=False).windows:
+        for window in artifacts.read_counts(kept, paths=False).windows:
             rows = insns.by_function(window, table, "")
             told = frozenset((row.function, row.insns, row.calls) for row in rows)
             windows[window.phase, told] += 1

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from kernel_tree import written
+
 DEFAULT = "6.1.0-1-test"
 OTHER = "6.12.3-test"
 BROKEN = "6.13.0-test"
@@ -131,9 +133,7 @@ class FakeHost:
 
     def file(self, name: str, text: str) -> None:
         """Write a file of the machine."""
-        path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        written(self.folder, {name: text})
 
     def takes_long(self) -> None:
         """A boot from then on takes a second, and a panic is on the console in the middle of it."""

@@ -8,6 +8,8 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from kernel_tree import written
+
 _ALONE = ("-c", "gc.auto=0", "-c", "maintenance.auto=false")  # no second git after each commit
 
 
@@ -33,10 +35,7 @@ class Repository:
 
     def commit(self, subject: str, files: Mapping[str, str]) -> str:
         """Write files and commit them; the commit's id."""
-        for name, text in files.items():
-            path = self.folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
+        written(self.folder, files)
         self._clock += 60
         date = f"--date={self._clock} +0000"
         self.git("add", "-A")

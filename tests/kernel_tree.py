@@ -5,6 +5,7 @@ relative paths, notes of commands, warm rebuilds.  Its image is the code of mm/m
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 MAKEFILE = r"""
@@ -76,6 +77,11 @@ def make(folder: Path) -> Path:
         ".gitignore": "*.o\n/.config\n", "mm/mincore.c": MINCORE, "mm/mprotect.c": "int other;\n",
         "include/linux/mm.h": "#define FIRST 1\n",
     }  # fmt: skip
+    return written(folder, files)
+
+
+def written(folder: Path, files: Mapping[str, str]) -> Path:
+    """Write files, by their paths in a folder; the folder."""
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -31,7 +31,6 @@ RUNGS: tuple[dict[str, str], ...] = (
         "cache": "the cache directory: whole entries, and eviction of what nobody uses",
         "data": "where the C sources and studies lie, in a checkout or a wheel",
         "options": "options of kernel configurations by what they do to code",
-        "folios": "the folios that memory of a program can be in",
         "elf": "ELF files and notes; the only user of pyelftools' reader",
         "metric": "unit, direction and assumption of a metric; a count with its word",
         "process": "how another program is started and ended; the only user of `subprocess`",

@@ -33,7 +33,7 @@ from kdelta.journal import bundle as packing
 from kdelta.journal.bundle import MANIFEST, manifest, unpack
 from kdelta.journal.run import RunRecord
 from kdelta.kernels.kernel import Kernel
-from kdelta.rendering import merging as merging_page
+from kdelta.rendering.bundle import MERGED_VIEW
 from kdelta.run.dependencies import BUNDLE, again
 from kdelta.sample import Environment, TimeData
 from kdelta.table.columns import WIDTH, plain
@@ -286,7 +286,7 @@ def forged(packed: Path, path: Path, **changed: bytes) -> Result:
 def test_counts_that_unpack_to_too_much_are_told(
     packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kdelta.journal.raw_counts._MOST_RAW", 8 * MIB)
+    monkeypatch.setattr("kdelta.journal.artifacts._MOST_RAW", 8 * MIB)
     bomb = gzip.compress(b"\0" * (64 * MIB))
     done = forged(packed, tmp_path / "x.tar", **{"run__trials__0000__counts.bin.gz": bomb})
     assert done.exit_code == 1
@@ -479,7 +479,7 @@ def recounted(record: RunRecord, arm: int, per_page: float, **changed: object) -
 
 
 def told(found: Merged) -> str:
-    text = plain(merging_page.show(found))
+    text = plain(MERGED_VIEW.show(found))
     assert max(map(len, text.splitlines())) <= WIDTH
     return " ".join(text.split())
 

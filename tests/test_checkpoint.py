@@ -24,6 +24,7 @@ from kdelta.machine.axes import MachineSettings
 from kdelta.run.exact import ExactTrials
 from kdelta.run.runner import AS_PLANNED, How
 from kdelta.workers import worker
+from kernel_tree import written
 from test_dispatch import FakeWorkers, Own, answer, dispatch
 
 SETTINGS = MachineSettings()
@@ -35,11 +36,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     initramfs = tmp_path / "initramfs"
     initramfs.write_bytes(b"cpio")
     monkeypatch.setattr(guest, "initramfs", lambda _: initramfs)
-    folder = tmp_path / "here"
-    for name, content in (("bin/qemu", "q"), ("share/qemu/bios-256k.bin", "b"), ("image", "k")):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(content)
-    return folder
+    files = {"bin/qemu": "q", "share/qemu/bios-256k.bin": "b", "image": "k"}
+    return written(tmp_path / "here", files)
 
 
 def key(place: Path, settings: MachineSettings = SETTINGS, *, told: bool = False) -> str:

@@ -16,6 +16,7 @@ from kdelta.source.build import Beside
 from kdelta.source.make import Make
 from kdelta.source.tree import SourceTree
 from kdelta.toolchains import Family, Toolchain
+from kernel_tree import written
 
 SOURCE = {
     "mm/walk.c": '#include <linux/step.h>\n#include "internal.h"\n'
@@ -29,10 +30,7 @@ SOURCE = {
 @pytest.fixture
 def maker(tmp_path: Path) -> Make:
     """A source, and a build folder inside it as kdelta's builds have it, after make."""
-    source = tmp_path / "src"
-    for name, content in SOURCE.items():
-        (source / name).parent.mkdir(parents=True, exist_ok=True)
-        (source / name).write_text(content)
+    source = written(tmp_path / "src", SOURCE)
     out = source / "kdelta-out"
     (out / "mm").mkdir(parents=True)
     words = (

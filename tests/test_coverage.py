@@ -7,7 +7,7 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
-from kdelta.analysis.coverage import coverage
+from kdelta.analysis.explanation import coverage
 from kdelta.cli.explain import coverage as coverage_command
 from ladder_records import ladder
 from test_explained_work import stored

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from kdelta import arch, folios, guest, process
+from kdelta import arch, guest, process
 from kdelta.check import compare
 from kdelta.cli.check import _scenarios
 from kdelta.errors import SpecError
 from kdelta.export import exported
 from kdelta.machine.axes import words
 from kdelta.output import EXIT_SKIP, contract_failures, parse_output
-from kdelta.workload import Scenario, load, names, parse_reference
+from kdelta.workload import CELLS, Scenario, load, names, parse_reference
 
 EVERY = [
     load(name).scenario(f"{scenario.name}.{cell}")
@@ -86,7 +86,7 @@ def test_check_asks_for_the_cells_that_there_are() -> None:
 
 def test_a_page_names_the_cell() -> None:
     said = {compare.pages_of(each) for each in EVERY}
-    assert said == {cell.pages for cell in folios.CELLS.values()}
+    assert said == {cell.pages for cell in CELLS.values()}
 
 
 def test_an_export_of_a_cell_names_it() -> None:

@@ -32,7 +32,7 @@ from kdelta import sample
 from kdelta.cli.show import list_command as runs
 from kdelta.errors import KdeltaError, SpecError, StoreError
 from kdelta.files import NotPlainError, content
-from kdelta.journal import files, raw_counts
+from kdelta.journal import artifacts, files
 from kdelta.journal.results import trial_folder
 from kdelta.journal.run import FORMAT, RUNS, RunJournal, unfinished
 from kdelta.machine.axes import MachineSettings
@@ -683,7 +683,7 @@ def test_studies_and_counts_are_plain_files(
     kept.parent.mkdir(parents=True)
     plant(kept)
     with pytest.raises(StoreError, match=r"its raw counts cannot be read: .*it "):
-        raw_counts.typical_windows(tmp_path, 0, run_records.result_of(0))
+        artifacts.typical_windows(tmp_path, 0, run_records.result_of(0))
 
 
 def test_content_is_bounded_whatever_a_file_says_of_its_size(tmp_path: Path) -> None:

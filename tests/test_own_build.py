@@ -43,15 +43,13 @@ def folder(tmp_path: Path) -> Path:
         subprocess.run([*make, target], cwd=source, check=True, capture_output=True)
     banner = subprocess.run(["gcc", "--version"], check=True, capture_output=True, text=True).stdout
     first = banner.partition("\n")[0]
-    for name, text in {
+    files = {
         "Makefile": f"include {source}/Makefile\n",
         ".config": "CONFIG_X86_64=y\n",
         "include/generated/compile.h": f'#define LINUX_COMPILER "{first}, GNU ld 2"\n',
         "init/.main.o.cmd": "savedcmd_init/main.o := gcc -O1 -c -o init/main.o ../init/main.c\n",
-    }.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    return folder
+    }
+    return kernel_tree.written(folder, files)
 
 
 def base_and_patched(folder: Path) -> tuple[own_build.OwnBuild, SourceTree, SourceTree]:

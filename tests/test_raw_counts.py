@@ -12,7 +12,7 @@ from msgspec.structs import replace
 import counts_stream
 import run_records
 from kdelta.errors import SpecError, StoreError
-from kdelta.journal.raw_counts import typical_windows
+from kdelta.journal.artifacts import typical_windows
 from kdelta.sample import PhaseCounts, TrialResult
 from ladder_records import recounted
 

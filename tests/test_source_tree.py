@@ -385,11 +385,8 @@ mm/{name}.o: $(deps_mm/{name}.o)
 
 
 def folder(place: Path, **files: str) -> SourceTree:
-    for name, text in files.items():
-        path = place / name.replace("__", "/")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return of_folder(place)
+    named = {name.replace("__", "/"): text for name, text in files.items()}
+    return of_folder(kernel_tree.written(place, named))
 
 
 def test_files_that_another_tree_has_are_told_when_it_is_checked_out(tmp_path: Path) -> None:

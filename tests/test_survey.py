@@ -79,7 +79,7 @@ def test_a_phase_that_the_sum_hides_is_a_step_of_its_own() -> None:
     flat = next(row for row in found.rows if row.reference.endswith(":flat"))
     assert flat.cells[-1].ratio is not None
     assert abs(flat.cells[-1].ratio - 1) < 0.3
-    assert [phase.name for phase in flat.phases] == ["touch"]
+    assert [*flat.phases] == ["touch"]
     own = [change for change in found.changes if change.reference.endswith(":flat")]
     assert [(change.explanation.phase, change.phases) for change in own] == [("touch", ())]
     shown = text(found)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,6 +27,8 @@ from kdelta.transplant.difference import Changes, Normals, difference
 from kdelta.transplant.engine import Ground
 from kdelta.transplant.graft import Grafted, Patched, graft
 from kdelta.transplant.proof import Listing, prove
+from kernel_tree import written
+from test_own_build import code
 
 FLAGS = (
     "-O2", "-fno-pie", "-mcmodel=kernel", "-fcf-protection=branch", "-pg", "-mfentry",
@@ -258,9 +259,7 @@ def test_a_graft_links_and_its_data_is_the_kernels(
         part,
     ]
     subprocess.run(argv, check=True, capture_output=True)
-    shown = subprocess.run(
-        ["objdump", "-d", "--no-show-raw-insn", whole], check=True, capture_output=True, text=True
-    ).stdout
+    shown = code(whole)
     (address,) = linked[1].addresses("counter")
     assert f"{address:x}" in shown
 
@@ -319,26 +318,18 @@ def test_what_the_text_of_a_patch_shows_is_refused_before_a_compiler_runs(
     path: str, text: str | None, why: str, tmp_path: Path
 ) -> None:
     folder, other = tmp_path / "source", tmp_path / "patched"
-    (folder / "mm").mkdir(parents=True)
-    for name, content in (("Makefile", VERSION), ("Kbuild", ""), ("mm/boot.c", OF_BOOT)):
-        (folder / name).write_text(content)
-    shutil.copytree(folder, other)
+    shutil.copytree(
+        written(folder, {"Makefile": VERSION, "Kbuild": "", "mm/boot.c": OF_BOOT}), other
+    )
     (other / path).unlink(missing_ok=True)
     if text is not None:
-        (other / path).parent.mkdir(exist_ok=True)
-        (other / path).write_text(text)
+        written(other, {path: text})
     base, patched = trees.of_folder(folder), trees.of_folder(other)
     if not why:
         assert objects.check_source(base, patched) == (path,)
         return
     with pytest.raises(SpecError, match=why):
         objects.check_source(base, patched)
-
-
-def written(folder: Path, files: Mapping[str, str]) -> None:
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
 
 
 def test_objects_that_include_a_header_also_by_others(tmp_path: Path) -> None:
@@ -465,15 +456,19 @@ def test_of_a_header_of_many_objects_those_that_ran_are_compiled(
     assert wide.lost({"first", "third"}, stale, image) == {"first"}  # of another source
 
 
-def test_a_menu_stands_for_its_instruments(tmp_path: Path) -> None:
-    config = tmp_path / "config"
-    lines = ("UBSAN=y", "UBSAN_BOUNDS=y", "UBSAN_SHIFT=y", "KFENCE=y", "FUSE_FS=m")
+def configured(config: Path, *lines: str) -> Ground:
     config.write_text("".join(f"CONFIG_{line}\n" for line in lines))
     kernel = Kernel(
         reference="6.17", release="6.17.8", arch="amd64", image=config, image_sha256="",
         version="6.17.8-1", config=config,
     )  # fmt: skip
-    ground = Ground(kernel=kernel, tree=SourceTree(name="6.17.8", tree="ab", line="l"), compiler=CC)
+    tree = SourceTree(name="6.17.8", tree="ab", line="l")
+    return Ground(kernel=kernel, tree=tree, compiler=CC)
+
+
+def test_a_menu_stands_for_its_instruments(tmp_path: Path) -> None:
+    lines = ("UBSAN=y", "UBSAN_BOUNDS=y", "UBSAN_SHIFT=y", "KFENCE=y", "FUSE_FS=m")
+    ground = configured(tmp_path / "config", *lines)
     assert without.left_out(ground, ["UBSAN"]) == ("UBSAN_BOUNDS", "UBSAN_SHIFT")
     assert without.left_out(ground, ["KFENCE", "UBSAN_SHIFT"]) == ("KFENCE", "UBSAN_SHIFT")
     for name, why in (("KASAN", "built without KASAN"), ("UBSAN_SHFT", "did you mean UBSAN_SHIFT")):
@@ -489,13 +484,8 @@ def test_some_options_are_left_out_by_a_flag(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The configuration says what the package's does then, so that no structure is another one."""
-    config = tmp_path / "config"
-    config.write_text("CONFIG_STACKPROTECTOR=y\nCONFIG_FORTIFY_SOURCE=y\nCONFIG_KFENCE=y\n")
-    kernel = Kernel(
-        reference="6.17", release="6.17.8", arch="amd64", image=config, image_sha256="",
-        version="6.17.8-1", config=config,
-    )  # fmt: skip
-    ground = Ground(kernel=kernel, tree=SourceTree(name="6.17.8", tree="ab", line="l"), compiler=CC)
+    lines = ("STACKPROTECTOR=y", "FORTIFY_SOURCE=y", "KFENCE=y")
+    ground = configured(tmp_path / "config", *lines)
     asked = list[Config]()
     monkeypatch.setattr(build, "for_objects", lambda _tree, own, *_, **_progress: asked.append(own))
     for off in ((), ("STACKPROTECTOR", "FORTIFY_SOURCE", "KFENCE")):

@@ -13,15 +13,16 @@ import os
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from kdelta import cache, data, folios
+from kdelta import cache, data
 from kdelta.errors import InfraError, SpecError
 from kdelta.files import called, content, given, toml_of
 from kdelta.machine.axes import NO_NEEDS, Needs, words
@@ -54,6 +55,61 @@ _Count = Annotated[int, Meta(ge=1, le=2**40)]
 _Word = Annotated[str, Meta(pattern=rf"\A{_VALUE.pattern}\Z")]
 _Instruments = Annotated[tuple[Instrument, ...], Meta(min_length=1, max_length=2)]
 _Want = Annotated[int, Meta(ge=0, le=2**40)] | _Word
+
+
+# ---- folios: what private anonymous memory can be in, other than base pages ----------------------
+
+# A cell is a scenario in such folios.  Its name stands behind the scenario's, after a dot, and the
+# program knows it by that name (struct kd_cell of guest/kdelta.h): what is wanted of the pages is
+# written here and there, and the two must agree.
+
+FolioName = Literal["64K", "2M", "2M-ptes"]
+_PAGE_KIB = 4  # of a base page
+_PMD_KIB = 2048
+_TOLD_APART = ("thp_pages", "thp_eligible", "dirty_kb")  # kernels differ in what they say there
+
+
+@dataclass(frozen=True, slots=True)
+class FolioCell:
+    """kib: of a folio; by_ptes: mapped so; said, pages: for readers; needs: of the machine."""
+
+    name: FolioName
+    kib: int
+    by_ptes: bool = False
+    said: str = field(kw_only=True)
+    pages: str = field(kw_only=True)
+    needs: Mapping[str, str] = field(kw_only=True)
+
+    @property
+    def huge(self) -> bool:
+        """True for what could be mapped as a whole."""
+        return self.kib == _PMD_KIB
+
+    def whole(self, pages: int) -> int:
+        """So many base pages, rounded up to whole folios."""
+        each = self.kib // _PAGE_KIB
+        return -(-pages // each) * each
+
+    def wanted(self, wants: Mapping[str, str], pages: int) -> dict[str, str]:
+        """A contract of base pages, changed for as many pages in folios."""
+        folios = pages * _PAGE_KIB // self.kib
+        mapped = pages * _PAGE_KIB if self.huge and not self.by_ptes else 0
+        found = {name: want for name, want in wants.items() if name not in _TOLD_APART}
+        return found | {
+            "compound_heads": str(folios),
+            "compound_tails": str(pages - folios),
+            "anon_huge_kb": str(mapped),
+        }
+
+
+_SMALL, _HUGE = {"thp": "never", "mthp": "64kB=always"}, {"thp": "madvise"}
+_PTES = "in huge pages that are mapped by PTEs"
+_CELLS = (
+    FolioCell("64K", 64, said="in folios of 64 KiB", pages="64K", needs=_SMALL),
+    FolioCell("2M", _PMD_KIB, said="in huge pages", pages="2M", needs=_HUGE),
+    FolioCell("2M-ptes", _PMD_KIB, by_ptes=True, said=_PTES, pages="PTE-mapped 2M", needs=_HUGE),
+)
+CELLS: dict[str, FolioCell] = {cell.name: cell for cell in _CELLS}
 
 
 class Feature(StrEnum):
@@ -109,7 +165,7 @@ class _ScenarioKeys(Struct, frozen=True, kw_only=True):
     survey: bool = False
     robots: tuple[Annotated[str, Meta(pattern=r"\A[a-z0-9_ -]{1,64}\Z")], ...] = ()
     layouts: Annotated[int, Meta(ge=1, le=1000)] = 1
-    folios: tuple[folios.FolioName, ...] = ()
+    folios: tuple[FolioName, ...] = ()
     by_design: tuple[_Design, ...] = ()
 
 
@@ -458,16 +514,21 @@ def _scenario(toml: _WorkloadToml, name: str, file: Path) -> Scenario:
     )
 
 
+def _resized(want: str, old: int, new: int) -> str:
+    """What is wanted of a fact when `old` base pages became `new`: these and KiB scale."""
+    return {str(old * each): str(new * each) for each in (1, _PAGE_KIB)}.get(want, want)
+
+
 def _in_folios(scenario: Scenario, name: str) -> Scenario:
-    cell = folios.CELLS.get(name)
+    cell = CELLS.get(name)
     if cell is None:
         cause = f"{quoted(name)} names no folios"
-        raise SpecError(cause, action=f"name one of {', '.join(folios.CELLS)}")
+        raise SpecError(cause, action=f"name one of {', '.join(CELLS)}")
     if why := without_folios(scenario, cell.name):
         raise SpecError(f"{scenario.reference} has no cell {name}: {why}")
     old, new = scenario.pages, cell.whole(scenario.pages)
-    wants = {fact.name: folios.resized(fact.want, old, new) for fact in scenario.contract}
-    during = {fact.name: folios.resized(fact.want, old, new) for fact in scenario.during}
+    wants = {fact.name: _resized(fact.want, old, new) for fact in scenario.contract}
+    during = {fact.name: _resized(fact.want, old, new) for fact in scenario.during}
     return replace(
         scenario,
         name=f"{scenario.name}.{name}",

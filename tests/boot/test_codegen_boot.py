@@ -12,7 +12,7 @@ from kdelta import workload
 from kdelta.attribution import symbols
 from kdelta.disassembly import image, kallsyms
 from kdelta.disassembly.code import executed_code
-from kdelta.journal import raw_counts
+from kdelta.journal import artifacts
 from kdelta.kernels.image import unpacked_kernel
 from kdelta.run.counting import run_trial
 from kdelta.sample import Outcome
@@ -39,7 +39,7 @@ def test_a_functions_instructions_add_up_to_its_count(machine: Machine, tmp_path
     assert result.outcome is Outcome.OK, result.reason
     opened = image.opened(machine.kernel.image, machine.kernel.release)
     code = opened.function(FUNCTION)
-    windows = raw_counts.typical_windows(tmp_path, 0, result)
+    windows = artifacts.typical_windows(tmp_path, 0, result)
     for row in (row for row in result.exact.functions if row.function == FUNCTION):
         counted = windows[row.phase].instructions()
         start = opened.start(FUNCTION)

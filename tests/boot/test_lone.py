@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from kdelta.cli.main import cli
 from kdelta.journal.run import RUNS, RunJournal
@@ -29,14 +29,22 @@ int main(void)
 """
 
 
-@pytest.mark.boot
-def test_a_loop_of_a_mail_is_counted_as_it_stands(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The kernel's part of a call is that of the shipped scenario; the loop around it is short."""
-    (tmp_path / "loop.c").write_text(LOOP.replace('.h"\n', '.h"\n#include <sys/syscall.h>\n', 1))
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(cli, ["run", "./loop.c", "control:getppid", "--kernels", "6.17"])
+
+
+def ran(text: str, kernels: str, *words: str) -> Result:
+    """What `kdelta run` of a C file prints."""
+    Path("loop.c").write_text(text)
+    return CliRunner().invoke(cli, ["run", "./loop.c", "--kernels", kernels, *words])
+
+
+@pytest.mark.boot
+def test_a_loop_of_a_mail_is_counted_as_it_stands() -> None:
+    """The kernel's part of a call is that of the shipped scenario; the loop around it is short."""
+    loop = LOOP.replace('.h"\n', '.h"\n#include <sys/syscall.h>\n', 1)
+    done = ran(loop, "6.17", "control:getppid")
     assert done.exit_code == 0, done.output
     shown = json.loads(CliRunner().invoke(cli, ["show", "latest", "--json"]).output)
     total = {each["workload"]: each["rungs"][0]["total"]["value"] for each in shown["ladders"]}
@@ -80,15 +88,9 @@ int main(void)
 
 
 @pytest.mark.boot
-def test_each_part_of_a_seed_moves_what_it_decides(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_part_of_a_seed_moves_what_it_decides() -> None:
     """Random numbers differ by the seed; addresses, too, and they are the same on two kernels."""
-    (tmp_path / "chance.c").write_text(CHANCE)
-    monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(
-        cli, ["run", "./chance.c", "--kernels", "6.12,6.17", "--runs", "runs"]
-    )
+    done = ran(CHANCE, "6.12,6.17", "--runs", "runs")
     assert done.exit_code == 0, done.output
     shown = " ".join(done.output.split())
     assert "UNDECIDED: the spread over windows and seeds" in shown
@@ -225,9 +227,7 @@ JAIL = LOOP.replace("\tfor", '\tkd_must(!chroot("/tmp"));\n\tfor', 1)
     ],
 )
 def test_state_that_only_one_kernel_has_forbids_a_verdict(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, kernels: str, differ: str
+    text: str, kernels: str, differ: str
 ) -> None:
-    (tmp_path / "memory.c").write_text(text)
-    monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(cli, ["run", "./memory.c", "--kernels", kernels, "--rounds", "1"])
+    done = ran(text, kernels, "--rounds", "1")
     assert re.search(f"INVALID: {differ}", " ".join(done.output.split()))

@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from msgspec import structs
 
 from boot import lab
 from boot.lab import Machine, Sabotage, run_scenario
@@ -17,12 +15,7 @@ from kdelta.workload import load, parse_reference
 pytestmark = pytest.mark.boot
 
 FOUR_CPUS = 4
-
-
-@pytest.fixture(scope="module")
-def two_nodes(machine: Machine) -> Machine:
-    """One CPU, two NUMA nodes."""
-    return replace(machine, settings=structs.replace(machine.settings, nodes=2))
+MIGRATE = "migrate_pages:migrate_pages_4m_2nodes"
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +45,8 @@ def test_a_workload_runs_and_its_contract_holds(
     assert min(phase.kernel) > least * phase.operations
 
 
-def test_pages_move_between_two_nodes_and_back(two_nodes: Machine, tmp_path: Path) -> None:
-    result = run_scenario(two_nodes, "migrate_pages:migrate_pages_4m_2nodes", tmp_path / "trial")
+def test_pages_move_between_two_nodes_and_back(machine: Machine, tmp_path: Path) -> None:
+    result = run_scenario(machine, MIGRATE, tmp_path / "trial", nodes=2)
     assert (result.outcome, result.reason) == (Outcome.OK, "")
     assert [phase.phase for phase in result.exact.phases] == ["move", "back"]
     before, during, after = (facts(result, when) for when in ("before", "during", "after"))
@@ -101,46 +94,30 @@ def test_workers_are_pinned_each_to_its_own_cpu(four_cpus: Machine) -> None:
          honest="if (setup.shared && inotify_add_watch(setup.keeper",
          broken="if (!setup.shared && inotify_add_watch(setup.keeper",
          fact="watches_kept before is 0, not 1"),
+        Sabotage(scenario=MIGRATE,  # left behind
+         honest="KD_WINDOW(BACK, migrate(1, 0));", broken="KD_WINDOW(BACK, migrate(0, 1));",
+         fact="node0_pages after is 0, not 1024"),
+        Sabotage(scenario=MIGRATE, honest="kd_fault_in(start, s->bytes, false);",
+         broken="kd_fault_in(start, s->bytes, true);", fact="thp_pages before is 1024, not 0"),
     ],
-    ids=lambda sabotage: sabotage.scenario,
+    ids=lambda sabotage: sabotage.fact.replace(" ", "-"),
 )  # fmt: skip
 def test_a_broken_contract_is_invalid(sabotage: Sabotage, machine: Machine, tmp_path: Path) -> None:
-    sabotage.check(machine, tmp_path)
+    sabotage.check(machine, tmp_path, nodes=2 if sabotage.scenario == MIGRATE else 1)
 
 
 @pytest.mark.parametrize(
-    "sabotage",
+    ("release", "reference", "lacks"),
     [
-        Sabotage(scenario="migrate_pages:migrate_pages_4m_2nodes",
-                 honest="KD_WINDOW(BACK, migrate(1, 0));", broken="KD_WINDOW(BACK, migrate(0, 1));",
-                 fact="node0_pages after is 0, not 1024"),
-        Sabotage(scenario="migrate_pages:migrate_pages_4m_2nodes",
-                 honest="kd_fault_in(start, s->bytes, false);",
-                 broken="kd_fault_in(start, s->bytes, true);",
-                 fact="thp_pages before is 1024, not 0"),
+        ("6.17", MIGRATE, "one NUMA node only"),
+        ("6.17", "inotify_churn:shared_4", "4 workers need as many CPUs, there are 1"),
+        ("6.1", "mseal:already_sealed_noop", "no mseal(): it came with Linux 6.10"),
+        ("6.1", "flistxattr:tmpfs_1_name", "no user.* attributes: they need Linux 6.6"),
     ],
-    ids=["left-behind", "thp"],
-)  # fmt: skip
-def test_pages_that_are_elsewhere_or_huge_are_invalid(
-    sabotage: Sabotage, two_nodes: Machine, tmp_path: Path
+)
+def test_a_machine_or_a_kernel_without_what_it_takes_is_a_skip(
+    release: str, reference: str, lacks: str, tmp_path: Path
 ) -> None:
-    sabotage.check(two_nodes, tmp_path)
-
-
-def test_a_machine_without_what_it_takes_is_a_skip(machine: Machine, tmp_path: Path) -> None:
-    nodes = run_scenario(machine, "migrate_pages:migrate_pages_4m_2nodes", tmp_path / "nodes")
-    assert nodes.outcome is Outcome.SKIP
-    assert "one NUMA node only" in nodes.reason
-    cpus = run_scenario(machine, "inotify_churn:shared_4", tmp_path / "cpus")
-    assert cpus.outcome is Outcome.SKIP
-    assert "4 workers need as many CPUs, there are 1" in cpus.reason
-
-
-def test_a_kernel_without_the_feature_is_a_skip(tmp_path: Path) -> None:
-    old = lab.machine("6.1")
-    seal = run_scenario(old, "mseal:already_sealed_noop", tmp_path / "seal")
-    assert seal.outcome is Outcome.SKIP
-    assert "no mseal(): it came with Linux 6.10" in seal.reason
-    names = run_scenario(old, "flistxattr:tmpfs_1_name", tmp_path / "names")
-    assert names.outcome is Outcome.SKIP
-    assert "no user.* attributes: they need Linux 6.6" in names.reason
+    result = run_scenario(lab.machine(release), reference, tmp_path)
+    assert result.outcome is Outcome.SKIP
+    assert lacks in result.reason

@@ -39,6 +39,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import combinations
 from typing import Any
 
 from kdelta.analysis.explanation import (
@@ -50,7 +51,6 @@ from kdelta.analysis.explanation import (
     base_name,
     find_counted,
     find_point,
-    making_up,
     name_words,
     near,
     the_one,
@@ -275,13 +275,7 @@ def _inline(was: Node, now: Node, alone: tuple[set[str], set[str]], notes: Notes
         side, names = (now, alone[1]) if now.own < was.own else (was, alone[0])
         candidates = [child for name, child in side.children.items() if name in names and child.own]
         candidates = sorted(candidates, key=lambda node: (-node.own, node.function))[:_MOST_MOVED]
-        # Those whose own code best makes up for the change.
-        change, sizes = abs(now.own - was.own), [node.own for node in candidates]
-
-        def is_move(_: tuple[int, ...], moved: int, change: int = change) -> bool:
-            return change - abs(change - moved) >= _LEAST_MOVED * max(change, moved)
-
-        chosen = [candidates[at] for at in making_up(change, sizes, len(sizes), is_move)]
+        chosen = _making_up(abs(now.own - was.own), candidates)
         if not chosen:
             break
         absorbed += sum(child.own for child in chosen) if side is was else 0
@@ -289,6 +283,19 @@ def _inline(was: Node, now: Node, alone: tuple[set[str], set[str]], notes: Notes
         _take(side, now.function, chosen, moved)
     if absorbed and grown > 0:
         _take(was, now.function, _dropped(was, alone[0], grown, absorbed), notes.inlined)
+
+
+def _making_up(change: int, candidates: Sequence[Node]) -> Sequence[Node]:
+    """Those whose own code together best makes up for a change, the fewest of them, or none."""
+    best: Sequence[Node] = ()
+    left = change
+    for count in range(1, len(candidates) + 1):
+        for chosen in combinations(candidates, count):
+            moved = sum(node.own for node in chosen)
+            rest = abs(change - moved)
+            if rest < left and change - rest >= _LEAST_MOVED * max(change, moved):
+                best, left = chosen, rest
+    return best
 
 
 def _take(
@@ -412,6 +419,15 @@ class Branch:
         return self.note in (_NEW, _GONE)
 
 
+def walked(root: Branch) -> Iterator[tuple[tuple[Branch, ...], Branch]]:
+    """A tree's branches, each with those above it, callers first."""
+    waiting: list[tuple[tuple[Branch, ...], Branch]] = [((), root)]
+    while waiting:
+        above, branch = waiting.pop()
+        yield above, branch
+        waiting += [((*above, branch), child) for child in reversed(branch.children)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallDifference:
     """causes: largest first; their deltas sum to that of root.  root: the merged tree."""
@@ -522,15 +538,10 @@ def _together(root: Branch, ranked: Sequence[Cause]) -> list[Branch]:
     if not root.delta or not ranked or explains(ranked[0].delta):
         return []
     found: dict[str, list[Branch]] = {}
-    waiting: list[tuple[Branch, frozenset[str]]] = [(root, frozenset())]
-    while waiting:
-        branch, above = waiting.pop()
-        if branch.one_sided:
-            continue
-        if branch.function and branch.function not in above:
+    for above, branch in walked(root):
+        is_topmost = all(one.function != branch.function for one in above)
+        if branch.function and is_topmost and not branch.one_sided:
             found.setdefault(branch.function, []).append(branch)
-        below = above | {branch.function}
-        waiting += [(child, below) for child in branch.children]
     fitting = [
         top
         for top in found.values()
@@ -712,13 +723,8 @@ def _elsewhere(left: dict[tuple[CauseKind, str], Cause]) -> Iterator[Cause]:
 def _under(root: Branch, note: str) -> dict[str, Counter[str]]:
     """What is below each function that is topmost with that note, and how often called."""
     found: dict[str, Counter[str]] = {}
-    waiting: list[tuple[Branch, str]] = [(root, "")]
-    while waiting:
-        branch, top = waiting.pop()
-        if top:
-            own = found.setdefault(top, Counter())
+    for above, branch in walked(root):
+        if top := next((one for one in above if one.note == note), None):
+            own = found.setdefault(top.function, Counter())
             own[branch.function] += branch.calls_old + branch.calls_new
-        elif branch.note == note:
-            top = branch.function
-        waiting += [(child, top) for child in branch.children]
     return found

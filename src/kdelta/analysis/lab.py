@@ -69,18 +69,11 @@ class SurveyCell:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SurveyPhase:
-    """A phase that changed where the sum over the phases did not."""
-
-    name: str
-    cells: tuple[SurveyCell, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SurveyRow:
     """One scenario: a cell for each kernel, in the run's order.
 
     inexact: counts hardly repeat; layouts: of the kernel's trees and lists, that it is a mean over.
+    phases: by name, those that changed where the sum over the phases did not.
     """
 
     reference: str
@@ -89,7 +82,7 @@ class SurveyRow:
     inexact: bool
     layouts: int
     cells: tuple[SurveyCell, ...]
-    phases: tuple[SurveyPhase, ...]
+    phases: dict[str, tuple[SurveyCell, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,7 +232,7 @@ def _row(
 
     cells = of(TOTAL)
     still = [not _beyond(total.ratio, step_percent) for total in cells]
-    phases = (SurveyPhase(name=phase, cells=of(phase)) for phase in ladder.phases)
+    phases = {phase: of(phase) for phase in ladder.phases}
     return SurveyRow(
         reference=ladder.reference,
         point=ladder.point,
@@ -247,12 +240,11 @@ def _row(
         inexact=inexact,
         layouts=max((len(each.counts) for each in layouts if each), default=1),
         cells=cells,
-        # Those that changed between two kernels where the sum did not.
-        phases=tuple(
-            each
-            for each in phases
-            if any(_beyond(cell.ratio, step_percent) for cell in compress(each.cells, still))
-        ),
+        phases={
+            phase: cells
+            for phase, cells in phases.items()
+            if any(_beyond(cell.ratio, step_percent) for cell in compress(cells, still))
+        },
     )
 
 
@@ -290,7 +282,7 @@ def quiet(found: Survey) -> int:
             cell.note
             or cell.undecided
             or (cell.crossing and _beyond(cell.ratio, found.step_percent))
-            for cells in (row.cells, *(phase.cells for phase in row.phases))
+            for cells in (row.cells, *row.phases.values())
             for cell in cells
         )
         for row in found.rows

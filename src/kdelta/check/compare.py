@@ -20,7 +20,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from kdelta import folios, workload
+from kdelta import workload
 from kdelta.analysis.explanation import Explanation, FunctionDelta, explain
 from kdelta.analysis.gate import GateCase, GateResult, gate
 from kdelta.analysis.work import objects_moved, shared
@@ -48,7 +48,7 @@ from kdelta.verdict.comparison import LEAST_SEEDS, Verdict
 from kdelta.verdict.windows import LEAST_CALM, representative
 
 BASE_PAGES = "4K"
-PAGE_SIZES = (BASE_PAGES, *folios.CELLS)
+PAGE_SIZES = (BASE_PAGES, *workload.CELLS)
 
 _USED = "/sys/module/kdelta_transplant/parameters/used"  # guest/transplant/transplant.c
 
@@ -345,10 +345,10 @@ def pages_of(scenario: workload.Scenario) -> str:
         return "hugetlb"
     if heads := wants.get("compound_heads"):
         kib = 4 * (heads + wants.get("compound_tails", 0)) // heads
-        cells = [cell for cell in folios.CELLS.values() if cell.kib == kib]
+        cells = [cell for cell in workload.CELLS.values() if cell.kib == kib]
         by_ptes = wants.get("anon_huge_kb") == 0 and cells[0].huge if cells else False
         return next((cell.pages for cell in cells if cell.by_ptes == by_ptes), f"{kib}K")
-    return folios.CELLS["2M"].pages if workload.Feature.THP in scenario.features else "base"
+    return workload.CELLS["2M"].pages if workload.Feature.THP in scenario.features else "base"
 
 
 def between(before: Counted, after: Counted) -> tuple[GateCase, str]:

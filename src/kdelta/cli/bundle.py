@@ -20,15 +20,15 @@ from kdelta.cli.run import answer, check_scenarios, qemu_of, start
 from kdelta.errors import SpecError, StoreError
 from kdelta.export import exported
 from kdelta.guests import qemu
+from kdelta.journal import artifacts
 from kdelta.journal import bundle as packing
-from kdelta.journal import raw_counts
 from kdelta.journal.files import read
 from kdelta.journal.results import KeptResult
 from kdelta.journal.run import RUNS, RunJournal, RunRecord
 from kdelta.metric import plural
 from kdelta.printable import printable
-from kdelta.rendering import merging
 from kdelta.rendering.bundle import (
+    MERGED_VIEW,
     Verified,
     show_verified,
     verified_files,
@@ -91,7 +91,7 @@ def make(run: str, runs: Path, output: Path | None) -> None:
         action = f"finish it first: kdelta resume {record.run_id}"
         raise StoreError("the run is not finished", place=str(journal.folder), action=action)
     for path in sorted(journal.folder.glob("trials/*/counts.bin.gz")):
-        raw_counts.read(path, paths=False, whole=True)
+        artifacts.read_counts(path, paths=False, whole=True)
     with journal.executing():
         write_run_files(record, journal.folder)
     own = loadable(trial.workload for trial in record.trials)
@@ -254,7 +254,7 @@ def reproduce(file: Path, runs: Path, means: options.Means, *, build: bool) -> N
         others = [f"{one.file} {one.what}" for one in dependencies.unlike_sources(theirs, folder)]
     found = combined({file.name: theirs, "here": ours.record()})
     found = replace(found, reasons=(*found.reasons, *others))
-    print_found("", merging, found)
+    print_found("", MERGED_VIEW, found)
     with contextlib.suppress(click.exceptions.Exit):
         answer(ours)
     if not found.equal:
@@ -282,7 +282,7 @@ def merge(bundles: tuple[Path, ...], *, as_json: bool) -> None:
         with whole(path) as (_, record):
             records[name] = record
     found = merged(records)
-    print_found("json" if as_json else "", merging, found)
+    print_found("json" if as_json else "", MERGED_VIEW, found)
     if not found.equal:
         click.get_current_context().exit(EXIT_DIFFERS)
 

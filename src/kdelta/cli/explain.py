@@ -12,7 +12,6 @@ import click
 from kdelta import workload
 from kdelta.analysis import explanation
 from kdelta.analysis.claims import claim
-from kdelta.analysis.coverage import coverage as covered
 from kdelta.analysis.explanation import Explanation
 from kdelta.cli import options
 from kdelta.cli.printing import STDOUT, print_found, write_output
@@ -167,4 +166,4 @@ def coverage(run: str, runs: Path, form: str) -> None:
 
     Of stored counts: nothing is booted.  A survey's run covers all short scenarios.
     """
-    print_found(form, page.COVERAGE_VIEW, covered(one_record(runs, run)))
+    print_found(form, page.COVERAGE_VIEW, explanation.coverage(one_record(runs, run)))

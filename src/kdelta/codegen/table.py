@@ -31,7 +31,7 @@ from kdelta.disassembly import objects
 from kdelta.disassembly.code import Code, ExecutedInsn, executed_code
 from kdelta.disassembly.image import opened
 from kdelta.errors import KdeltaError, SpecError
-from kdelta.journal import artifacts, raw_counts
+from kdelta.journal import artifacts
 from kdelta.journal.run import RunRecord
 from kdelta.kernels.kernel import Kernel
 from kdelta.probes.calls import PathNode
@@ -356,7 +356,7 @@ def ran(
         if trial.result is None:
             continue
         architecture = arch.of(record.arms[trial.arm].kernel.arch)
-        counted += raw_counts.typical_windows(folder, index, trial.result)[phase].instructions()
+        counted += artifacts.typical_windows(folder, index, trial.result)[phase].instructions()
     return tuple(
         one
         for start, end in places

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What a trial keeps beside its counts, as compressed JSON in FOLDER/trials/0007.
+"""What a trial keeps beside its result, compressed, in FOLDER/trials/0007.
 
+counts.bin.gz     what the plugin wrote: which window stands for a phase, which addresses ran in it
 calls.json.gz     its call paths, by phase
 beside.json.gz    kinds of work, memory that is touched, values of functions, by phase
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import struct
 import zlib
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,13 +18,15 @@ from typing import Any, TypeVar
 import msgspec
 
 from kdelta import files
-from kdelta.errors import SpecError, StoreError
+from kdelta.attribution import insns, stream
+from kdelta.errors import KdeltaError, SpecError, StoreError
 from kdelta.files import decoded
 from kdelta.journal.results import trial_folder
 from kdelta.probes.calls import PathNode
 from kdelta.probes.memory import MemoryRow
 from kdelta.probes.sharing import FieldRow, SharingRow
 from kdelta.probes.work import WorkRow
+from kdelta.sample import TrialResult
 
 _MAX_BYTES = 256 << 20
 _NOT_OURS = (msgspec.MsgspecError, ValueError)  # of decoding what is no UTF-8, too
@@ -43,16 +47,20 @@ def _kept(
     """
     path = trial_folder(folder, index) / name
     try:
-        packed = files.content(path, _MAX_BYTES)
-        with gzip.open(io.BytesIO(packed)) as stream:
-            text = stream.read(_MAX_BYTES + 1)
-        if len(text) > _MAX_BYTES:
-            raise StoreError(f"it unpacks to more than {_MAX_BYTES >> 20} MiB", place=str(path))
-        return path, decoded(text, form)
+        return path, decoded(_unpacked(path, _MAX_BYTES), form)
     except FileNotFoundError:
         raise SpecError(f"the run kept no {what}", place=str(folder), action=action) from None
     except (OSError, EOFError, zlib.error, *_NOT_OURS) as error:
         raise StoreError(f"its {what} cannot be read: {error}", place=str(path)) from error
+
+
+def _unpacked(path: Path, most: int) -> bytes:
+    """What a file holds, compressed.  Raises OSError for more bytes than that."""
+    with gzip.open(io.BytesIO(files.content(path, most))) as packed:
+        found = packed.read(most + 1)
+    if len(found) > most:
+        raise OSError(f"it unpacks to more than {most >> 20} MiB")
+    return found
 
 
 CALLS = "calls.json.gz"
@@ -112,3 +120,53 @@ def kept_details(folder: Path, index: int) -> TrialDetails:
     """Those of a trial of the run in a folder.  Raises SpecError, StoreError."""
     action = "count again: kdelta run ... --new"
     return _kept(folder, index, DETAILS, TrialDetails, what="kinds of work", action=action)[1]
+
+
+_COUNTS = "counts.bin.gz"
+_MOST_RAW = insns.MOST_BYTES
+_END = struct.Struct("<4Q")
+
+
+def read_counts(path: Path, *, paths: bool = True, whole: bool = False) -> insns.Counts:
+    """What the plugin wrote, out of the file that a trial kept; paths: see insns.read.  whole: it
+    has to end as QEMU ends it, behind its last window.  Raises FileNotFoundError; StoreError for
+    one that is damaged, or unpacks to more than any trial writes.
+    """
+    try:
+        content = _unpacked(path, _MOST_RAW)
+        found = insns.of(content, path.name, paths=paths)
+        end = content[-_END.size :]
+        if whole and (
+            len(content) % 8 or _END.unpack(end)[:3] != (stream.END, 2, len(found.windows))
+        ):
+            raise stream.damaged("its last record", str(path.name))
+    except FileNotFoundError:
+        raise
+    except (KdeltaError, OSError, EOFError, zlib.error) as error:
+        raise StoreError(f"its raw counts cannot be read: {error}", place=str(path)) from error
+    return found
+
+
+def typical_windows(
+    folder: Path, index: int, result: TrialResult
+) -> dict[str, insns.CountedWindow]:
+    """Of each phase the window that stands for it, without paths.  SpecError, StoreError."""
+    path = trial_folder(folder, index) / _COUNTS
+    try:
+        windows = read_counts(path, paths=False).windows
+    except FileNotFoundError:
+        action = "count again: kdelta run ... --new"
+        raise SpecError("the run kept no raw counts", place=str(path), action=action) from None
+    by_number: dict[int, list[insns.CountedWindow]] = {}
+    for window in windows:
+        by_number.setdefault(window.phase, []).append(window)
+    found = {}
+    for phase in result.exact.phases:
+        kept = [*phase.user], [*phase.kernel]
+        for own in by_number.values():
+            if ([one.user for one in own], [one.kernel for one in own]) == kept:
+                found[phase.phase] = insns.typical(own, phase.layouts)
+                break
+        else:
+            raise StoreError("its raw counts are another trial's", place=str(path))
+    return found

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The files beside a run's data that a stranger reads without kdelta; what a bundle verifies."""
+"""The files beside a run that a stranger reads without kdelta; what bundles prove and say."""
 
 from __future__ import annotations
 
@@ -9,14 +9,30 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from kdelta.analysis import explanation, findings
+from kdelta.analysis.merging import Merged, MergedCount
 from kdelta.errors import StoreError
 from kdelta.files import write_aside
 from kdelta.journal.bundle import RUN, Difference, differing
 from kdelta.journal.run import RunRecord
-from kdelta.metric import plural
+from kdelta.metric import number, plural
 from kdelta.rendering import show
-from kdelta.rendering.formats import FORMATS, written
-from kdelta.table.columns import Line, Tone, paragraph, plain
+from kdelta.rendering.formats import FORMATS, View, picked, written
+from kdelta.rendering.times import ratio
+from kdelta.table.columns import (
+    ABSENT,
+    VERDICT_TONES,
+    Column,
+    Line,
+    Tone,
+    paragraph,
+    plain,
+    shortened,
+    table_of,
+    tables_that_fit,
+    verdict_span,
+)
+from kdelta.table.counts import times
+from kdelta.verdict.comparison import Comparison
 
 TOP = 15  # functions that a text lists unless asked for more
 
@@ -129,13 +145,91 @@ def show_verified(
     for what, looked_at, differences in parts:
         word, tone = ("DIFFERS", Tone.BAD) if differences else ("ok", Tone.GOOD)
         lines += paragraph(f"{word}: {what}: {looked_at}", tone)
-        for each in differences[:_SHOWN]:
-            lines += paragraph(f"{each.file}: {each.what}", indent="  ")
-        if (more := len(differences) - _SHOWN) > 0:
-            lines += paragraph(f"and {more} more", indent="  ")
+        lines += _listed([f"{each.file}: {each.what}" for each in differences])
     for text in unknown:
         lines += paragraph(f"not verified: {text}", Tone.WARN)
     lines += paragraph(f"not verified, since only {_ONLY_THERE}", Tone.WARN)
     for text in absent:
         lines += paragraph(f"not in the bundle: {text}", Tone.WARN)
     return lines
+
+
+def _listed(texts: Sequence[str]) -> Iterator[Line]:
+    for text in texts[:_SHOWN]:
+        yield from paragraph(text, indent="  ")
+    if (more := len(texts) - _SHOWN) > 0:
+        yield from paragraph(f"and {more} more", indent="  ")
+
+
+# ---- what the same run says on several machines --------------------------------------------------
+
+_FIELDS = ("verdict", "grade", "reasons", "ratio", "low", "high", "p", "alpha", "tolerance")
+
+
+def _show_merged(found: Merged) -> list[Line]:
+    """The machines, what is equal on them, and the verdicts."""
+    lines = list(paragraph(found.title, Tone.BOLD))
+    names = shortened([one.name for one in found.machines], 32)
+    runs = shortened([one.run_id for one in found.machines], 40)
+    numbers = [str(at + 1) for at in range(len(names))]
+    lines += table_of(("", "bundle", "run"), zip(numbers, names, runs, strict=True), right=("",))
+    for at, one in enumerate(found.machines, start=1):
+        lines += paragraph(f"{at}: {one.told or 'nothing is known of it'}", Tone.FAINT)
+    if not found.timed:
+        equal, tone = sum(one.equal for one in found.counts), Tone.GOOD if found.equal else Tone.BAD
+        told = f"{equal} of {plural(len(found.counts), 'count')} are equal to the instruction"
+        lines += [(), *paragraph(f"{told} on all {len(found.machines)} machines.", tone)]
+        lines += _listed([_unequal(row) for row in found.counts if not row.equal])
+    for reason in found.reasons:
+        lines += paragraph(f"differs: {reason}", Tone.WARN)
+    if not found.equal and not found.reasons:
+        lines += paragraph("nothing that was recorded explains it", Tone.WARN)
+    lines += [(), *_merged_pairs(found)]
+    for pair in found.pairs:
+        verdict, reasons = pair.merged.verdict, "; ".join(pair.merged.reasons)
+        told = f"{pair.scenario}, {pair.old} -> {pair.new}: {verdict}: {reasons}"
+        lines += paragraph(told, VERDICT_TONES[verdict])
+    return lines
+
+
+def _unequal(row: MergedCount) -> str:
+    values = ", ".join(ABSENT if value is None else number(value) for value in row.values)
+    return f"{row.scenario}, {row.arm}, {row.phase}: {values}"
+
+
+def _merged_pairs(found: Merged) -> Iterator[Line]:
+    def shown(one: Comparison | None) -> str:
+        return ratio(one) if found.timed else times(one.ratio if one else None)
+
+    rows = found.pairs
+    names = [
+        Column("scenario", shortened([row.scenario for row in rows], 36), Tone.BOLD),
+        Column("old", shortened([row.old for row in rows], 20)),
+        Column("new", shortened([row.new for row in rows], 20)),
+        Column("verdict", (verdict_span(row.merged) for row in rows)),
+    ]
+    columns = [
+        Column("all", (shown(row.merged) for row in rows), Tone.BOLD, right=True),
+        *(
+            Column(str(at + 1), (shown(row.each[at]) for row in rows), right=True)
+            for at in range(len(found.machines))
+        ),
+    ]
+    yield from tables_that_fit(names, columns)
+
+
+def _merged_document(found: Merged) -> tuple[str, object]:
+    """See formats.View."""
+    pairs = [
+        {
+            **picked(pair, ("scenario", "old", "new", "operation")),
+            "merged": picked(pair.merged, _FIELDS),
+            "each": [picked(one, _FIELDS) if one else None for one in pair.each],
+        }
+        for pair in found.pairs
+    ]
+    names = ("timed", "title", "machines", "counts", "equal", "reasons")
+    return "merge", {**picked(found, names), "pairs": pairs}
+
+
+MERGED_VIEW = View(show=_show_merged, document=_merged_document)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from kdelta.codegen.table import Cell, Change, CodeTable, compare, reference_changes
@@ -25,13 +25,19 @@ def show(matrix: CodeTable) -> Iterator[Line]:
             yield (Span(f"{column}: {matrix.banners[column]}", Tone.FAINT),)
     yield ()
     title = "Bytes/instructions; the same letter in a column is the same code, normalised"
-    yield from _block(matrix, title, lambda cell: _size(matrix, cell))
+    yield from paragraph(title, Tone.BOLD)
+    columns = [
+        Column(name, (_size(matrix, matrix.cell(row, name)) for row in matrix.rows), right=True)
+        for name in matrix.columns
+    ]
+    yield from tables_that_fit([Column("", (short(row, _NAME) for row in matrix.rows))], columns)
+    yield ()
     told = reference_changes(matrix)
     if told:
         yield from paragraph("Calls and data", Tone.BOLD)
-    for (called, others), columns in told.items():
+    for (called, others), compilers in told.items():
         calls = ", ".join(called) or "nothing"
-        yield from paragraph(f"{', '.join(columns)}: {matrix.rows[0]} calls {calls}")
+        yield from paragraph(f"{', '.join(compilers)}: {matrix.rows[0]} calls {calls}")
         for row, words in others:
             yield from paragraph(f"{row}: {words}", indent="  ")
     yield ()
@@ -43,21 +49,9 @@ def show(matrix: CodeTable) -> Iterator[Line]:
         yield from paragraph(note, Tone.FAINT)
 
 
-def _block(matrix: CodeTable, title: str, told: Callable[[Cell], str]) -> Iterator[Line]:
-    cells = {(cell.row, cell.column): told(cell) or ABSENT for cell in matrix.cells}
-    yield from paragraph(title, Tone.BOLD)
-    rows = Column("", (short(row, _NAME) for row in matrix.rows))
-    columns = [
-        Column(name, (cells.get((row, name), ABSENT) for row in matrix.rows), right=True)
-        for name in matrix.columns
-    ]
-    yield from tables_that_fit([rows], columns)
-    yield ()
-
-
 def _size(matrix: CodeTable, cell: Cell) -> str:
     if cell.code is None:
-        return ""
+        return ABSENT
     cold = f"+{cell.cold.size}" if cell.cold else ""
     letter = matrix.groups(cell.column)[cell.row]
     return f"{cell.code.size}{cold}/{len(cell.code.instructions)} {letter}"

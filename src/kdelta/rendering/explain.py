@@ -19,9 +19,9 @@ from kdelta.analysis.calls import (
     CallExplanation,
     Cause,
     CauseKind,
+    walked,
 )
-from kdelta.analysis.coverage import Coverage
-from kdelta.analysis.explanation import Explanation, FunctionDelta, Presence, akin
+from kdelta.analysis.explanation import Coverage, Explanation, FunctionDelta, Presence, akin
 from kdelta.analysis.work import FieldPair, KindDelta, ValueDelta, WorkExplanation, objects_moved
 from kdelta.disassembly.code import ExecutedInsn
 from kdelta.errors import SpecError
@@ -451,19 +451,10 @@ def _calls_document(found: CallExplanation) -> tuple[str, dict[str, Any]]:
             for cause in (difference.causes if difference else ())
         ],
         tree=[
-            {"depth": depth, **picked(branch, _names(Branch, "children"))}
-            for depth, branch in (walked(difference.root) if difference else ())
+            {"depth": len(above), **picked(branch, _names(Branch, "children"))}
+            for above, branch in (walked(difference.root) if difference else ())
         ],
     )
-
-
-def walked(root: Branch) -> Iterator[tuple[int, Branch]]:
-    """A tree's branches, each with its depth, callers first."""
-    waiting = [(0, root)]
-    while waiting:
-        depth, branch = waiting.pop()
-        yield depth, branch
-        waiting += [(depth + 1, child) for child in reversed(branch.children)]
 
 
 WORK, MEMORY, SHARING, VALUES = "work", "memory", "sharing", "values"

@@ -13,14 +13,13 @@ from kdelta.rendering.formats import COUNTED, Cell, picked
 from kdelta.rendering.sentences import effort
 from kdelta.table.columns import (
     VERDICT_TONES,
-    Column,
     Line,
     Span,
     Tone,
     figure,
     paragraph,
     shortened,
-    table_lines,
+    table_of,
     verdict_span,
 )
 
@@ -41,18 +40,13 @@ def show(found: GateResult) -> list[Line]:
             text = f"{case.name}: {case.comparison.verdict}: {case.why}"
             lines += paragraph(text, VERDICT_TONES[case.comparison.verdict])
     lines += [(), *paragraph(f"{found.old} -> {found.new}, {found.unit} per operation")]
-    return [
-        *lines,
-        *table_lines(
-            [
-                Column("scenario", shortened([case.name for case in cases], 44), Tone.BOLD),
-                Column("old", (figure(case.old) for case in cases), right=True),
-                Column("new", (figure(case.new) for case in cases), right=True),
-                Column("change", (_change(found, case) for case in cases)),
-                Column("", map(_verdict, cases)),
-            ]
-        ),
-    ]
+    names = shortened([case.name for case in cases], 44)
+    rows = (
+        (Span(name, Tone.BOLD), figure(o.old), figure(o.new), _change(found, o), _verdict(o))
+        for name, o in zip(names, cases, strict=True)
+    )
+    heads = ("scenario", "old", "new", "change", "")
+    return [*lines, *table_of(heads, rows, right=heads[1:3])]
 
 
 def _conclusion(found: GateResult) -> str:

@@ -9,7 +9,7 @@ from itertools import combinations
 from operator import itemgetter
 from typing import Any
 
-from kdelta.analysis.calls import Branch, CallDifference, Cause
+from kdelta.analysis.calls import Branch, CallDifference, Cause, walked
 from kdelta.analysis.claims import Claim, Headline
 from kdelta.analysis.explanation import Explanation
 from kdelta.analysis.work import Called, KindDelta, WorkExplanation
@@ -18,7 +18,7 @@ from kdelta.ladder.ladders import Ladder, Rung
 from kdelta.metric import Grade, number, plural
 from kdelta.printable import told_name
 from kdelta.probes.work import Kind
-from kdelta.rendering.explain import Scale, called, kind_named, option_sentences, walked
+from kdelta.rendering.explain import Scale, called, kind_named, option_sentences
 from kdelta.rendering.explain import cause_sentence as cause_told
 from kdelta.rendering.times import scale
 from kdelta.sample import TOTAL
@@ -165,7 +165,7 @@ def _function_around(root: Branch) -> str:
         inside = inside or _ENTRY.fullmatch(at.function) is not None
         at = below[0]
     # What calls the kernel is the user's, also where its path began in it, as a thread's does.
-    user = any(depth and _SYSCALL.fullmatch(one.function) for depth, one in walked(at))
+    user = any(above and _SYSCALL.fullmatch(one.function) for above, one in walked(at))
     told = inside and not _ENTRY.fullmatch(at.function) and not user
     return short(at.function, _FUNCTION_WIDTH) if told else ""
 

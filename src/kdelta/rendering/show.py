@@ -404,8 +404,8 @@ def _lines_span(rung: Rung[Measure] | None) -> Span:
 def _survey_rows(row: SurveyRow) -> Iterator[tuple[str, tuple[SurveyCell, ...]]]:
     mark = "~" * row.inexact + _LAID_OUT * (row.layouts > 1)
     yield f"{mark}{row.reference} {row.point}".strip(), row.cells
-    for phase in row.phases:
-        yield f"  {phase.name}", phase.cells
+    for phase, cells in row.phases.items():
+        yield f"  {phase}", cells
 
 
 def _survey_span(cells: Sequence[SurveyCell], at: int, step_percent: float) -> Span:

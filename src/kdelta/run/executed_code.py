@@ -22,7 +22,7 @@ from kdelta.disassembly.identity import functions_of
 from kdelta.disassembly.image import Image, opened
 from kdelta.disassembly.option_code import CodeOfOption, known, of_functions
 from kdelta.errors import KdeltaError
-from kdelta.journal import raw_counts
+from kdelta.journal import artifacts
 from kdelta.kernels.kernel import Kernel
 from kdelta.probes.work import Kind, target, work
 from kdelta.run.guest_trial import load_symbols
@@ -113,7 +113,7 @@ def _certain(
         for code, own in codes.items()
         for at, content in own.certain.items()
     }
-    windows = raw_counts.typical_windows(folder, trial.index, result)
+    windows = artifacts.typical_windows(folder, trial.index, result)
     for phase, window in windows.items():
         counts: Counter[tuple[str, str]] = Counter()
         for address, content, count in window.instructions(places):
@@ -149,7 +149,7 @@ def with_code(trial: TrialRecord, result: TrialResult, kernel: Kernel, folder: P
     try:
         codes = _learned(kernel, names, _Digests, _digests, "code 2")
         table = load_symbols(files.digest_of(kernel.image), str)
-        windows = raw_counts.typical_windows(folder, trial.index, result)
+        windows = artifacts.typical_windows(folder, trial.index, result)
     except KdeltaError:
         return result
     calls: defaultdict[str, Counter[str]] = defaultdict(Counter)

@@ -29,7 +29,7 @@ from kdelta.disassembly import kallsyms
 from kdelta.errors import BuildError, GuestFault, KdeltaError, SpecError
 from kdelta.export import exported, is_export
 from kdelta.guests import orders, qemu
-from kdelta.journal import raw_counts
+from kdelta.journal import artifacts
 from kdelta.journal.bundle import RUN, Difference, differing
 from kdelta.journal.files import MOST_BYTES, read
 from kdelta.journal.results import trial_folder
@@ -327,7 +327,7 @@ class Recount:
 
         def counts(reading: Reading) -> tuple[ExactData, Sequence[str]]:
             target = facts.asked.target if facts.asked else self._record.study.machine.target
-            raw = raw_counts.read(place / "counts.bin.gz", whole=True)
+            raw = artifacts.read_counts(place / "counts.bin.gz", whole=True)
             own = table or Symbols((), ())
             standing, data = counted(raw, own, reading, target, scenario.by_design)
             if probes.SHARING in self._record.study.plan.probes:

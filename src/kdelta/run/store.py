@@ -30,7 +30,7 @@ _WRITTEN_S = 600.0  # longer than a file takes to be written
 # Every module that can change what is kept: all that run/counting.py imports, and what that
 # imports, but for BROUGHT (tests/test_store.py holds both against the imports).
 DECISIVE = (
-    "arch.py", "attribution", "elf.py", "errors.py", "files.py", "folios.py", "guest.py",
+    "arch.py", "attribution", "elf.py", "errors.py", "files.py", "guest.py",
     *(f"guests/{name}.py" for name in (
         "__init__", "checkpoint", "orders", "qemu", "session",
     )),
