@@ -6,6 +6,7 @@
 
 #define MAX_MAPPINGS 1024u
 #define VDSO_DATA 0x6000u
+#define VDSO_IMAGE 0x2000u
 #define NEAR (1ull << 40)
 
 static struct {
@@ -103,6 +104,11 @@ static uint64_t value_in(const struct mapping *mapping, uint64_t address)
 {
 	return (mapping->length * 0x9e3779b97f4a7c15ULL ^ mapping->order << 48) +
 	       (address - mapping->start);
+}
+
+bool is_vdso(uint64_t address)
+{
+	return mappings.vdso && address - mappings.vdso < VDSO_IMAGE && !mapping_has(address);
 }
 
 uint64_t address_value(uint64_t address)

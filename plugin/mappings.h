@@ -23,6 +23,9 @@ void mappings_begin(uint64_t vdso);
 /* Does the vDSO read its clocks there?  The pages lie below its code, six of them at most. */
 bool is_clock_page(uint64_t address);
 
+/* Is it in the vDSO itself, which is part of the kernel's image, two pages at least? */
+bool is_vdso(uint64_t address);
+
 /* The same as address_value() for an address of the heap, 0 for others. */
 uint64_t heap_value(uint64_t address);
 

@@ -484,6 +484,15 @@ void clock_read(unsigned int index, uint64_t how)
 		call_add(&made_outside, how, 0);
 }
 
+void vdso_read(unsigned int index)
+{
+	const struct task *task = state.vcpu[index].task;
+
+	if (!task || task->below || !(is_outside(index) || is_inside(index)))
+		return;
+	call_add(is_inside(index) ? &call_vcpu[index].made : &made_outside, VDSO_READ, 0);
+}
+
 static void on_clock(unsigned int index, void *userdata)
 {
 	(void)userdata;

@@ -59,6 +59,10 @@ void syscalls_spent(unsigned int vcpu, uint64_t insns);
 /* The vCPU's task does so: it is recorded outside windows, what runs in these is told anyway. */
 void clock_read(unsigned int vcpu, uint64_t how);
 
+/* The program's first task does so with the vDSO's own bytes, in windows, too: see VDSO_READ. */
+#define VDSO_READ (4ull << 32)
+void vdso_read(unsigned int vcpu);
+
 /* A window opens: it has seen no call. */
 void syscalls_open(unsigned int vcpu);
 

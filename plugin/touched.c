@@ -59,6 +59,8 @@ static void on_touch(unsigned int index, qemu_plugin_meminfo_t info, uint64_t va
 	*recent = (struct seen){ key, touched.epoch };
 	if (is_clock_page(vaddr))
 		clock_read(index, CLOCK_PAGE);
+	if (is_vdso(vaddr))
+		vdso_read(index);
 	page = address_value(vaddr >> PAGE_BITS << PAGE_BITS);
 	if (page != LEAST_ADDRESS && is_new(key)) {
 		page ^= touched.place * 0x9e3779b97f4a7c15ULL;

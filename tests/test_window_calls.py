@@ -376,6 +376,8 @@ def judged_own(old: list[TrialResult], new: list[TrialResult]) -> Comparison:
     [
         ({"outside": {"uname": (1, 1, 0, 0)}}, "asks which kernel it runs on (uname)"),
         ({"outside": {}, "syscalls": {"uname": 2}}, "asks which kernel it runs on (uname)"),
+        ({"outside": {"a look at the vDSO": (1, 1, 0, 0)}}, "the kernel's own code (vDSO)"),
+        ({"outside": {}, "syscalls": {"a look at the vDSO": 2}}, "the kernel's own code (vDSO)"),
         ({"outside": {"int 0x80": (9, 9, 0, 0)}}, "makes system calls by int 0x80"),
         ({"outside": {"uname": (1, 1, 0, 0)}, "by_design": ("uname",)}, ""),
         ({"syscalls": {"uname": 2}}, ""),  # a shipped scenario

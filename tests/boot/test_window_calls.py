@@ -407,6 +407,8 @@ OTHER_DATA = "same code on other data makes +1,728.0 of +1,536.0 (bsearch"
         ("0", "", CALL, Verdict.UNDECIDED, "asks which kernel it runs on (uname)"),
         ("0", ARENA.replace("(96UL << 30)", "((96UL << 30) + (newer << 20))"), CALL,
          Verdict.UNDECIDED, "mmap address 1 (digest"),
+        ("0", "if (*(char *)getauxval(AT_SYSINFO_EHDR) == 1) return 1;", CALL,
+         Verdict.UNDECIDED, "the kernel's own code (vDSO)"),
         ("0", "if (kd_now() == 1) return 1;", CALL,
          Verdict.UNDECIDED, "a clock outside its windows (rdtsc, vDSO)"),
         ("0", "", 'asm volatile("int $0x80" : : "a"(20) : "memory");',

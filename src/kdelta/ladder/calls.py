@@ -19,6 +19,7 @@ from kdelta.printable import few
 from kdelta.sample import (
     INSTRUCTIONS,
     OF_LOADER,
+    OF_VDSO,
     OLD_CALL,
     ORDER,
     OUTSIDE,
@@ -43,6 +44,8 @@ _BY_TIME = ("futex", "sched_yield", "restart_syscall", "rt_sigreturn")
 _QUESTIONS = {
     "uname": "the program asks which kernel it runs on (uname), and may do other things on another:"
     " take that out, or list uname in by_design of its TOML if nothing depends on it",
+    OF_VDSO: "the program reads the kernel's own code (vDSO), and may do other things on another:"
+    " take that out",
     OLD_CALL: "it makes system calls by int 0x80 or sysenter, whose arguments are not read",
 }
 _BUFFERS = (7, 8)  # SO_SNDBUF, SO_RCVBUF

@@ -16,14 +16,14 @@ from statistics import fmean
 from typing import Any
 
 from kdelta.attribution.insns import CountedWindow, instruction
-from kdelta.sample import INSTRUCTIONS, OF_LOADER, OLD_CALL, ORDER, OUTSIDE, PART, TOUCHED
+from kdelta.sample import INSTRUCTIONS, OF_LOADER, OF_VDSO, OLD_CALL, ORDER, OUTSIDE, PART, TOUCHED
 from kdelta.verdict.windows import is_near, median
 
 _VDSO = "vDSO"
 _PLACE_SHIFT = 52  # of places of calls, above their instructions: see plugin/syscalls.c
 _MOST_ALIKE = 32  # windows that say what a place takes
 _MOST_LENGTHS = 8  # of windows, beside the common one
-_OLD_CALLS, _CLOCK_READ, _CLOCK_PAGE = 1 << 32, 2 << 32, 3 << 32  # see plugin/syscalls.h
+_OLD_CALLS, _CLOCK_READ, _CLOCK_PAGE, _VDSO_READ = (n << 32 for n in (1, 2, 3, 4))  # syscalls.h
 # Of arm64 and riscv64 it has the return from a signal's handler, too: two instructions.
 _SIGRETURN = {*map(bytes.fromhex, ("681180d2", "010000d4", "9308b008", "73000000"))}
 # A timer that is set in a window ends it, as a clock that is read there does.
@@ -123,6 +123,8 @@ class Calls:
     def asked(self, chosen: CountedWindow, windows: Sequence[CountedWindow]) -> dict[str, Any]:
         """Fields of the counts of a phase, by the window that stands for it and by all of them."""
         made, failed = self.of(chosen.syscalls)
+        if made and "execve" in made:  # a program's loader looks there
+            made.pop(OF_VDSO, None)
         behind = [one.behind for one in windows if one.behind is not None]
         last = next((one for one in reversed(windows) if one.outside is not None), None)
         return {
@@ -181,7 +183,7 @@ class Calls:
 
     def _name(self, number: int) -> str:
         clocks = {_CLOCK_READ: _CLOCKS[self.architecture][0], _CLOCK_PAGE: _VDSO}
-        known = {**self.names, **clocks}.get(number)
+        known = {**self.names, **clocks, _VDSO_READ: OF_VDSO}.get(number)
         return known or (OLD_CALL if number >= _OLD_CALLS else f"call {number}")
 
     def of(self, words: Sequence[int] | None) -> tuple[dict[str, int] | None, dict[str, int]]:
