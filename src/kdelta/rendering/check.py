@@ -128,14 +128,14 @@ def comment(page: CheckPage) -> str:
         left -= len(named)
         lines += _wrapped(", ".join(named), "  ", "  ")[:2] if named else []
     told = [row for row in page.patches if row.wrong or row.longer or row.shorter]
-    several = len(told) > 1 or any(row.wrong for row in told)
-    more = [f"patch {row.number}: {_done(row, page)}" for row in told if several]
+    several = len(page.patches) > 1
+    more = [f"patch {row.number}: {_done(row, page)}" for row in told if several or row.wrong]
     more += [f"{_cell(row)}: {row.reason}" for row in page.every if row.change is Effect.OPEN]
     if page.unseen:
         more.append(f"changed, and executed by no scenario: {few(page.unseen, 2)}")
     again = _again(page.command)
     for said in more:
-        lines += _wrapped(said, "", "  ")[: max(_COMMENT - len(again) - len(lines), 0)][:2]
+        lines += _wrapped(said, "", "  ")[: max(_COMMENT - len(again) - len(lines), 0)]
     return "\n".join([*lines[: max(_COMMENT - len(again), 2)], *again]) + "\n"
 
 
