@@ -160,7 +160,7 @@ def run(
             study, kernels=[each for kernel in study.kernels for each in (kernel, kernel + off)]
         )
     if same_config:
-        study = spec.with_settings(study, kernels=[_built(kernel) for kernel in study.kernels])
+        study = spec.with_settings(study, kernels=_all_built(study.kernels))
     if compilers is not None:
         study = built_by(study, options.words(compilers))
     check_scenarios(study)
@@ -367,6 +367,21 @@ def every_scenario(named: Sequence[str]) -> list[str]:
             raise SpecError(f"no scenario fits {name}", action=workload.LIST_SCENARIOS)
         found.update(dict.fromkeys(fitting))
     return list(found)
+
+
+def _all_built(kernels: Sequence[str]) -> list[str]:
+    """Releases as sources that are built.  Raises SpecError, which names all without a source."""
+    found, lacking = [_built(kernel) for kernel in kernels], list[str]()
+    for kernel, built in zip(kernels, found, strict=True):
+        try:
+            tree_reference.located(tree_reference.parse(built))
+        except SpecError:
+            lacking.append(kernel)
+    if lacking:
+        cause = f"the archive has no source of {', '.join(lacking)}"
+        action = "leave these out, or name sources of your own: tree:PATH+config=deb"
+        raise SpecError(cause, place="--same-config", action=action)
+    return found
 
 
 def _built(kernel: str) -> str:
