@@ -39,6 +39,7 @@ Content-Type: text/html; charset=utf-8
 """
 KDELTA = str(Path(sys.executable).with_name("kdelta"))
 ONLY = "Content-Type: text/html; charset=utf-8\n"
+NOTHING = "---\ndiff --git a/Makefile b/Makefile\nrename from Makefile\nrename to Makefile\n"
 
 
 def diff(old: str, new: str) -> str:
@@ -268,6 +269,7 @@ def test_commits_of_a_range_and_of_a_branch(tmp_path: Path) -> None:
         ([mail("[PATCH 0/2] mm: nothing", "Empty.")], "no patch"),
         ([mail("[PATCH 1/2] mm: half", f"---\n{diff('FIRST', '2')}")], "patches 1 of 2"),
         ([mail("hello", "no diff here")], "no patch"),
+        ([mail("[PATCH] mm: x", NOTHING)], "changes nothing"),
     ],
 )
 def test_what_is_no_series_is_refused(
