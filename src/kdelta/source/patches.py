@@ -388,12 +388,13 @@ def _check(text: bytes, place: str) -> None:
 
 def _leaves(part: bytes) -> bool:
     """True for a file of a patch that is a link, and not to one place of the source."""
-    name = re.search(rb"^\+\+\+ \"?b/(.*)$", part, re.MULTILINE)
-    if not name or not _LINK.search(part):
-        return bool(_LINK.search(part) and b"\nGIT binary patch" in part)
+    if not _LINK.search(part):
+        return False
+    name = re.search(rb'^\+\+\+ "?[^/\n]*/(.*)$', part, re.MULTILINE)
     targets = re.findall(rb"^\+(?!\+\+ )(.*)$", part, re.MULTILINE)
-    target = normpath(join(dirname(name[1]), b"/".join(targets)))
-    return len(targets) != 1 or target.startswith((b"/", b".."))
+    if not name or len(targets) != 1:
+        return True
+    return normpath(join(dirname(name[1]), targets[0])).startswith((b"/", b".."))
 
 
 def of_commits(repository: Path, words: str, base: SourceTree | None) -> PatchSeries:
