@@ -79,7 +79,7 @@ CHANGE, LINK = NEW.format("100644", "x"), NEW.format("120000", "{}")
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [("", "empty"), ("hello\n", "no patch"), (CHANGE[:28], "no patch"),
+    [("", "is empty"), ("hello\n", "no patch"), (CHANGE[:28], "no patch"),
      (CHANGE.replace("0,0", "9" * 400), "number"), (CHANGE.replace("x b", "x\033 b"), "control"),
      (CHANGE.replace("b/mm/x", '"b/mm/\\n"'), "control"), (LINK.format("../x\n+../../x"), "link"),
      (LINK.format("/x"), "link"), (CHANGE.replace("+x", '+#include "/dev/zero"'), '"/dev/zero"'),
