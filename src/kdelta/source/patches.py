@@ -50,7 +50,7 @@ _NEVER = {
     rb"^Binary files .+ differ\r?$": "of a binary file it says that it differs, and not how",
     rb"^@@ [^@\n]*\d{10}": "a hunk has a number that no file has lines for",
     rb"^(?:old|new|(?:new|deleted) file) mode (?!(?:100644|100755|120000)\r?$)\d"
-    rb"|^index \w+\.\.\w+ (?!100644|100755|120000)": "a file has a mode that no file of a kernel has",
+    rb"|^index \w+\.\.\w+ (?!100644|100755|120000)": "a file has a mode that no kernel has",
     rb"^(?:diff --git|---|\+\+\+|(?:rename|copy) (?:from|to)) (?:.*[\0-\x08\v\f\x0e-\x1f\x7f]"
     rb'|.*"[^"\n]*\\(?:[abtnvfr]|0[0-3]|177))': "a file's name has a control character",
     rb'^\+(?:\s*#\s*include\s*["<]|.*\.incbin\s*\\?")/': "it includes a file outside the source",
