@@ -39,6 +39,7 @@ Content-Type: text/html; charset=utf-8
 """
 KDELTA = str(Path(sys.executable).with_name("kdelta"))
 ONLY = "Content-Type: text/html; charset=utf-8\n"
+NOTHING = "---\ndiff --git a/Makefile b/Makefile\nrename from Makefile\nrename to Makefile\n"
 
 
 def diff(old: str, new: str) -> str:
@@ -163,11 +164,6 @@ def test_a_mail_of_html_alone_has_no_patch_that_could_be_trusted(
         of_files([box(tmp_path, mail("[PATCH] mm: one", text, ONLY))], tree)
 
 
-def test_an_empty_file_is_told_as_such(tree: SourceTree, tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="the file is empty"):
-        of_files([box(tmp_path)], tree)
-
-
 @pytest.mark.usefixtures("tree")
 def test_the_first_patch_that_does_not_apply_is_named_at_once(tmp_path: Path) -> None:
     path = box(
@@ -267,7 +263,7 @@ def test_commits_of_a_range_and_of_a_branch(tmp_path: Path) -> None:
     [
         ([mail("[PATCH 0/2] mm: nothing", "Empty.")], "no patch"),
         ([mail("[PATCH 1/2] mm: half", f"---\n{diff('FIRST', '2')}")], "patches 1 of 2"),
-        ([mail("hello", "no diff here")], "no patch"),
+        ([mail("[PATCH] mm: x", NOTHING)], "changes nothing"),
     ],
 )
 def test_what_is_no_series_is_refused(

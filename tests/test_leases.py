@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from kdelta import cache
-from kdelta.errors import Cancelled, SpecError
+from kdelta.errors import Cancelled, InfraError, SpecError
 from kdelta.host import leases
 from kdelta.machine.axes import MachineSettings
 
@@ -65,6 +65,8 @@ def test_the_guests_at_work_are_as_many_as_fit(machine: Machine, tmp_path: Path)
     assert leases.at_once([MachineSettings(cpus=16, memory_mib=65536)]) == 1
     (tmp_path / "proc/meminfo").write_text("nothing\n")
     assert leases.at_once([ONE]) == 1
+    with pytest.raises(InfraError, match="/proc/meminfo says no MemTotal"):
+        leases.memory_mib()
 
 
 def test_no_more_than_there_are_cores(machine: Machine) -> None:

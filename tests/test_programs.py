@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from command_line import ended
-from kdelta import arch, cache, guest, process, programs, workload
+from kdelta import arch, cache, elf, guest, process, programs, workload
 from kdelta.errors import SpecError
 
 _TRUE = Path(shutil.which("true") or "/bin/true").resolve()
@@ -92,7 +92,7 @@ def test_an_argument_is_no_code(tmp_path: Path) -> None:
 
 
 def test_what_cannot_run_is_refused_in_a_sentence_before_any_boot(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(program: str, sentence: str) -> None:
         done = ended(capsys, "run", "--kernels", "6.17", "--", program)
@@ -118,7 +118,12 @@ def test_what_cannot_run_is_refused_in_a_sentence_before_any_boot(
     for program, sentence in told.items():
         refused(program, sentence)
     refused(patched(tmp_path, (b"libc.so.6", b"libx.so.6")), "its library libx.so.6 is not here")
-    refused(patched(tmp_path, (b"/lib64/ld", b"/libno/ld")), "its interpreter /libno/ld")
+    loader = str(elf.linked(_TRUE).interpreter).encode()
+    (tmp_path / "x").write_text("#!/bin/sh\n")
+    monkeypatch.chdir(tmp_path)
+    for name in ("/libno/ld", "x", "/dev/zero", "/etc/passwd", str(_TRUE.parent)):
+        other = name.encode().ljust(len(loader), b"\0")
+        refused(patched(tmp_path, (loader, other)), f"its interpreter {name} is no loader here")
     refused(patched(tmp_path, (_TRUE.read_bytes(), b"\x7fELF")), "it is no program")
     refused(patched(tmp_path, (_TRUE.read_bytes()[52:58], b"@\0008\0\xff\xff")), "more segments")
 

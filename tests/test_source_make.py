@@ -53,6 +53,8 @@ def failure(text: str) -> make.SourceError | InfraError:
          "No rule to make target 'mm/none.o', needed by 'mm/'"),
         ("/tmp/a.s: Assembler messages:\n/tmp/a.s:7: Error: file not found: /etc/passwd\n",
          "/tmp/a.s:7: file not found: /etc/passwd"),
+        ("\ncc1: out of memory allocating 65536 bytes after a total of 6471680 bytes\n",
+         "its compiler takes more than 1.5 GiB of memory: does it include what never ends?"),
         ("../mm/a.c:9:1: internal compiler error: Segmentation fault\n",
          "../mm/a.c:9: internal compiler error: Segmentation fault"),
     ],

@@ -73,11 +73,22 @@ def test_a_patch_cannot_leave_the_tree(tree: SourceTree, tmp_path: Path) -> None
     assert not list(tmp_path.rglob("escaped"))
 
 
-@pytest.mark.parametrize("content", [b"", b"hello\n"])
-def test_what_is_no_patch_is_refused(tree: SourceTree, tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "no.patch").write_bytes(content)
-    with pytest.raises(SpecError):
-        patches.applied(tree.tree, [tmp_path / "no.patch"])
+NEW = "diff --git a/mm/x b/mm/x\nnew file mode {}\n--- /dev/null\n+++ b/mm/x\n@@ -0,0 +1 @@\n+{}\n"
+CHANGE, LINK = NEW.format("100644", "x"), NEW.format("120000", "{}")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [("", "is empty"), ("hello\n", "no patch"), (CHANGE[:28], "no patch"),
+     (CHANGE.replace("0,0", "9" * 400), "number"), (CHANGE.replace("x b", "x\033 b"), "control"),
+     (CHANGE.replace("b/mm/x", '"b/mm/\\n"'), "control"), (LINK.format("../x\n+../../x"), "link"),
+     (LINK.format("/x"), "link"), (CHANGE.replace("+x", '+#include "/dev/zero"'), '"/dev/zero"'),
+     *((NEW.format(mode, ""), f"file mode {mode}") for mode in ("060644", "104755", "160000"))],
+)  # fmt: skip
+def test_what_no_patch_of_a_kernel_has_is_refused(tmp_path: Path, content: str, words: str) -> None:
+    (tmp_path / "no.patch").write_text(content)
+    with pytest.raises(SpecError, match=words), patches.reading([tmp_path / "no.patch"]):
+        pass
 
 
 def series(tmp_path: Path, *mails: bytes) -> Path:
@@ -149,6 +160,8 @@ def test_what_is_no_mailbox_is_refused(tree: SourceTree, tmp_path: Path, content
     ("subjects", "words"),
     [
         (("[PATCH 2/3] mm: two",), "patches 2 of 3"),
+        (("[PATCH 1/0] mm: a",), "a patch 1/0, which no series has"),
+        ((f"[PATCH 1/{'9' * 400}] mm: a",), "a patch 1/999"),
         (("[PATCH] mm: a", "[PATCH v2] mm: a"), "v1, v2"),
         ((), "no patch"),
     ],
@@ -221,6 +234,8 @@ def test_a_variant_without_effect_is_refused(tree: SourceTree, tmp_path: Path) -
 def test_an_unknown_variant_names_those_that_are_there() -> None:
     with pytest.raises(SpecError, match="mincore-present-first"):
         tree_reference.of_word("faster")
+    with pytest.raises(SpecError, match=r"mm/\.\./\.\./x is no file of a source"):
+        tree_reference.of_word("mm/../../x=/etc/passwd")
 
 
 def test_quilt_series_are_read_in_order(tmp_path: Path) -> None:

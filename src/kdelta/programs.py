@@ -160,8 +160,9 @@ def _with_libraries(program: Path, architecture: Arch) -> Iterator[tuple[str, Pa
     if not own.interpreter:
         return
     action = "install it, or name another program"
-    if not Path(own.interpreter).is_file():
-        cause = f"its interpreter {own.interpreter} is not here"
+    loader = [own.interpreter] if Path(own.interpreter).is_absolute() else []
+    if not _library(loader, architecture):
+        cause = f"its interpreter {printable(own.interpreter, 300)} is no loader here"
         raise SpecError(cause, place=str(program), action=action)
     yield from ((name, Path(name)) for name in (own.interpreter, _CACHE) if Path(name).is_file())
     known, listed = {Path(own.interpreter).name}, _listed()
@@ -191,7 +192,8 @@ def _library(places: Iterable[str], architecture: Arch) -> tuple[Path, elf.Linke
     """The first of these places that has a library for the guest, as the loader opens it."""
     for place in places:
         with contextlib.suppress(OSError, elf.BadElf):
-            if (linked := elf.linked(Path(place))).machine == architecture.elf:
+            linked = elf.linked(Path(place)) if Path(place).is_file() else None
+            if linked and linked.machine == architecture.elf:
                 return _absolute(place), linked
     return None
 

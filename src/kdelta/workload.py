@@ -418,6 +418,10 @@ def speaks(program: Path) -> bool:
 
 
 def _of_file(file: Path) -> Workload:
+    toml = file.with_suffix(".toml")
+    for path in (file, toml):
+        if path.exists() and not path.is_file():
+            raise SpecError("it is no plain file", place=str(path), action="remove or replace it")
     if not file.is_file():
         gone = file.is_relative_to(cache.root() / "programs")
         action = "the cache was cleared: give the run's command again, and it goes on"
@@ -426,7 +430,6 @@ def _of_file(file: Path) -> Workload:
     if not re.fullmatch(r"[A-Za-z0-9_+-]{1,64}", file.stem):
         cause = "a program's name is letters, digits, _, + and -"
         raise SpecError(cause, place=str(file), action="rename it")
-    toml = file.with_suffix(".toml")
     if toml.is_file():
         found = load(file.stem, file.parent)
         own = tuple(replace(each, workload=called(file)) for each in found.scenarios)

@@ -21,7 +21,7 @@ from itertools import count
 from pathlib import Path
 
 from kdelta import cache
-from kdelta.errors import Cancelled, SpecError
+from kdelta.errors import Cancelled, InfraError, SpecError
 from kdelta.files import write_aside
 from kdelta.host.facts import text_of
 from kdelta.locks import BusyError, lock_holders, process_state
@@ -164,8 +164,10 @@ def available_mib() -> int:
 
 
 def memory_mib() -> int:
-    """MemTotal of /proc/meminfo in MiB."""
-    return meminfo(_ROOT).get("MemTotal", 0) >> 10
+    """MemTotal of /proc/meminfo in MiB.  Raises InfraError without one."""
+    if not (found := meminfo(_ROOT).get("MemTotal", 0)):
+        raise InfraError("/proc/meminfo says no MemTotal", action="mount -t proc proc /proc")
+    return found >> 10
 
 
 @contextmanager

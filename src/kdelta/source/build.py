@@ -421,7 +421,7 @@ class Beside:
         words = shlex.split(saved_command(maker.output, name).partition(" ; ")[0])
         if len(words) < 4 or words[-3:-1] != ["-o", name] or "-c" not in words:
             raise InfraError(f"kbuild's saved command for {name} is not understood")
-        argv = [word for word in words[:-3] if not word.startswith("-Wp,-M")]
+        argv = [*make.OF_OBJECTS, *(word for word in words[:-3] if not word.startswith("-Wp,-M"))]
         argv += [f"-Wp,-MMD,{note}", *more, "-o", str(target), words[-1]]
         argv = replace(maker, confined=confined).isolated(
             argv, maker.output, writable=False, readable=self.source

@@ -52,8 +52,9 @@ _STEP = re.compile(rb"^  [A-Z][A-Z0-9_.-]*\s", re.MULTILINE)
 # What a log of a failed make is searched for, the best explanation first.
 _OUR_FAULT = (
     (re.compile(r"No space left on device|Disk quota exceeded"), "disk"),
-    (re.compile(r"Killed signal terminated program|virtual memory exhausted|"
-                r"Cannot allocate memory|(?:cc1|ld): out of memory"), "memory"),
+    (re.compile(r"Killed signal terminated program|Cannot allocate memory|ld: out of memory"),
+     "memory"),
+    (re.compile(r"virtual memory exhausted|\w: out of memory"), "endless"),
     (re.compile(r"fatal error: (?:gelf|libelf|elf)\.h: No such file"), "libelf-dev"),
     (re.compile(r"fatal error: openssl/\S+: No such file"), "libssl-dev"),
     (re.compile(r"(?:^|\s)(\w[\w.+-]*): (?:command )?not found", re.MULTILINE), "tool"),
@@ -75,6 +76,8 @@ _THEIR_FAULT = tuple(
 )
 # Of each process: no linker takes so much, and a source may include what never ends.
 _BOUNDED = ("prlimit", f"--as={8 << 30}", "--cpu=3600", f"--fsize={8 << 30}", "--")
+# What makes objects alone has no linker: no compiler of one takes so much.
+OF_OBJECTS = ("prlimit", f"--as={3 << 29}", "--")
 STRANGERS = "strangers"  # what they wrote is no part of what a user's own builds take
 # Of a user's folders an overlay is what is seen: OPTIONS PLACE ... -- COMMAND, in a folder.
 _OVERLAID = (
@@ -177,8 +180,9 @@ class Make:
         steps: how many there will be about; 0: those of a folder where the rest is made.
         Raises SourceError when the source is at fault, InfraError when this machine is.
         """
-        made = ["make", f"-j{jobs()}", f"O={self.output}", *arguments(self.chain)]
-        made += [*self.settings, *targets]
+        alone = all(name.endswith((".o", "--keep-going")) for name in targets)
+        made = [*OF_OBJECTS * alone, "make", f"-j{jobs()}", f"O={self.output}"]
+        made += [*arguments(self.chain), *self.settings, *targets]
         argv = self.isolated(made, self.source, writable=True)
         start = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as stream:
@@ -273,6 +277,11 @@ def failure(title: str, text: str, log: Path, place: Path) -> SourceError | Infr
             continue
         if kind == "disk":
             return cache.disk_full(place)
+        if kind == "endless":
+            first = (
+                "its compiler takes more than 1.5 GiB of memory: does it include what never ends?"
+            )
+            return SourceError(title, first=first, log=log)
         package = _NEEDED.get(match[1], match[1]) if kind == "tool" else kind
         why, action = match[0].strip(), f"on Debian: apt-get install {package}"
         if kind == "memory":

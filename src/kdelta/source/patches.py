@@ -18,6 +18,7 @@ from email.policy import compat32
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from posixpath import dirname, join, normpath
 
 from kdelta import process
 from kdelta.errors import SpecError
@@ -36,11 +37,24 @@ _NAMED = 6
 _HTML = "text/html"
 _MAIL = re.compile(rb"From |[A-Za-z-]+: .*\n")
 _SUBJECT = re.compile(r"\[(?=[^\]]*PATCH)([^\]]*)\]", re.IGNORECASE)
-_NUMBER = re.compile(r"\b(\d{1,4})/(\d{1,4})\b")
+_NUMBER = re.compile(r"\b(\d+)/(\d+)\b")
 _REVISION = re.compile(r"\bv(\d{1,3})\b", re.IGNORECASE)
 _FAILED = re.compile(r"^error: (?:patch failed: )?(.+)$", re.MULTILINE)
 _BASE = re.compile(r"^base-commit:\s*([0-9a-f]{12,64})\s*$", re.MULTILINE | re.IGNORECASE)
-_LEFT_OUT = re.compile(rb"^Binary files .+ differ\r?$", re.MULTILINE)
+_CHANGES = re.compile(
+    rb"^(?:@@ -|(?:rename|copy) to |(?:old|new file|deleted file) mode |GIT binary patch)", re.M
+)
+_LINK = re.compile(rb"^(?:new (?:file )?mode|index \S+) 120000\r?$", re.MULTILINE)
+# What no patch of a kernel has: its compilers and git would take it for what it says.
+_NEVER = {
+    rb"^Binary files .+ differ\r?$": "of a binary file it says that it differs, and not how",
+    rb"^@@ [^@\n]*\d{10}": "a hunk has a number that no file has lines for",
+    rb"^(?:old|new|(?:new|deleted) file) mode (?!(?:100644|100755|120000)\r?$)\d"
+    rb"|^index \w+\.\.\w+ (?!100644|100755|120000)": "a file has a mode that no kernel has",
+    rb"^(?:diff --git|---|\+\+\+|(?:rename|copy) (?:from|to)) (?:.*[\0-\x08\v\f\x0e-\x1f\x7f]"
+    rb'|.*"[^"\n]*\\(?:[abtnvfr]|0[0-3]|177))': "a file's name has a control character",
+    rb'^\+(?:\s*#\s*include\s*["<]|.*\.incbin\s*\\?")/': "it includes a file outside the source",
+}
 _BY_NUMBER = (
     "The patches are applied in the order of their numbers (1/2 before 2/2), not in that of their"
     " files."
@@ -98,12 +112,6 @@ def applying(
     with _edited(tree, borrowed) as run:
 
         def apply(files: Sequence[Path]) -> str:
-            for file in files:
-                if _LEFT_OUT.search(_content(file)):
-                    cause = "of a binary file it says that it differs, and not how"
-                    raise SpecError(
-                        cause, place=file.name, action="make it with: git diff --binary"
-                    )
             paths = [str(file.absolute()) for file in files]
             back = ["--reverse", *["--3way"] * bool(borrowed)] if undone else []
             way = ("--cached", *back, "--whitespace=nowarn")
@@ -196,7 +204,7 @@ def _split(box: Path, folder: Path, file: Path) -> list[PatchMail]:
         said = done.last_words.replace(str(box.absolute()), file.name)
         raise _bad(file, f"what git does not understand ({said})")
     parts = sorted(each for each in folder.iterdir() if each.name.isdecimal())
-    return [mail for each in parts if (mail := _mail(each, file.stem))]
+    return [mail for each in parts if (mail := _mail(each, file))]
 
 
 def _bad(box: Path, what: str) -> SpecError:
@@ -207,7 +215,17 @@ def _bad(box: Path, what: str) -> SpecError:
     )
 
 
-def _mail(message: Path, name: str) -> PatchMail | None:
+def _numbered(tag: str, box: Path) -> tuple[int, int]:
+    """(number, total) of a subject's tag.  Raises SpecError for what no series has."""
+    if (found := _NUMBER.search(tag)) is None:
+        return 1, 1
+    number, total = int(found[1][:9]), int(found[2][:9])
+    if not number <= total < 10_000 or not total:
+        raise _bad(box, f"a patch {printable(found[0], 40)}, which no series has")
+    return number, total
+
+
+def _mail(message: Path, file: Path) -> PatchMail | None:
     """What one message is; None for an answer and for what is no mail."""
     patch, text = message.with_suffix(".patch"), message.with_suffix(".text")
     plain = _without_html(message)
@@ -223,14 +241,14 @@ def _mail(message: Path, name: str) -> PatchMail | None:
     if subject.lower().startswith("re:"):
         return None
     tag = _SUBJECT.match(subject)
-    number = _NUMBER.search(tag[1]) if tag else None
+    number, total = _numbered(tag[1], file) if tag else (1, 0)
     revision = _REVISION.search(tag[1]) if tag else None
     return PatchMail(
-        title=_line(_SUBJECT.sub("", subject, count=1).strip() or subject or name),
+        title=_line(_SUBJECT.sub("", subject, count=1).strip() or subject or file.stem),
         text=_text(text.read_text(encoding="utf-8", errors="replace")[:_MOST_TEXT]),
         patch=patch,
-        number=int(number[1]) if number else 1,
-        total=(int(number[2]) if number else 1) if tag else 0,
+        number=number,
+        total=total,
         revision=int(revision[1]) if revision else 1,
     )
 
@@ -309,15 +327,17 @@ class SeriesMails:
         """The series on a base.  Raises SpecError for the first patch that does not apply."""
         steps: list[SeriesStep] = []
         with applying(base.tree, borrowed=base.objects) as apply:
-            for at, letter in enumerate(self.letters, start=1):
+            for letter, place in _placed(self.letters):
+                at, before = len(steps) + 1, steps[-1].tree if steps else base
                 try:
                     changed = apply([letter.patch])
                 except SpecError as error:
                     action = f"make it against {base.title}, or name its own source: --base"
                     if "corrupt patch" in error.cause:  # git's words, whatever the base
                         action = "make it anew with git format-patch"
-                    place = f"patch {at} of {len(self.letters)}, {letter.title}"
                     raise SpecError(error.cause, place=place, action=action) from error
+                if changed == before.tree:
+                    raise SpecError("it changes nothing", place=place, action="leave it out")
                 # A name that does not grow with the series.
                 names = *base.variants, f"patches-1-to-{at}" if at > 1 else "patch-1"
                 now = replace(base, tree=changed, commit="", variants=names)
@@ -336,6 +356,8 @@ def reading(files: Sequence[Path]) -> Iterator[SeriesMails]:
     with git.scratch_folder() as folder:
         cover, given = _letters(files, folder)
         letters = _by_number(given) if len(files) > 1 else given
+        for letter, place in _placed(letters):
+            _check(letter.patch.read_bytes(), place)
         bases = (_BASE.search(_content(file).decode(errors="replace")) for file in files)
         yield SeriesMails(
             title=(cover.partition("\n")[0] if cover else letters[0].title)[:_LONGEST],
@@ -344,6 +366,35 @@ def reading(files: Sequence[Path]) -> Iterator[SeriesMails]:
             order="" if letters == given else _BY_NUMBER,
             base_commit=next((found[1] for found in bases if found), ""),
         )
+
+
+def _placed(letters: Sequence[PatchMail]) -> Iterator[tuple[PatchMail, str]]:
+    for at, letter in enumerate(letters, start=1):
+        yield letter, f"patch {at} of {len(letters)}, {letter.title}"
+
+
+def _check(text: bytes, place: str) -> None:
+    """Raise SpecError for what changes nothing, or changes what no patch of a kernel does."""
+    for pattern, cause in _NEVER.items():
+        if found := re.search(pattern, text, re.MULTILINE):
+            line = _line(text[found.start() :].partition(b"\n")[0].decode(errors="replace"))
+            action = "take that out, or make it anew with: git format-patch --binary"
+            raise SpecError(f"{cause}: {line}", place=place, action=action)
+    if not _CHANGES.search(text):
+        raise SpecError("it holds no patch", place=place, action=_NAME_ONE)
+    if any(map(_leaves, re.split(rb"^diff --git ", text, flags=re.MULTILINE))):
+        raise SpecError("it makes a link out of the source", place=place, action="leave it out")
+
+
+def _leaves(part: bytes) -> bool:
+    """True for a file of a patch that is a link, and not to one place of the source."""
+    if not _LINK.search(part):
+        return False
+    name = re.search(rb'^\+\+\+ "?[^/\n]*/(.*)$', part, re.MULTILINE)
+    targets = re.findall(rb"^\+(?!\+\+ )(.*)$", part, re.MULTILINE)
+    if not name or len(targets) != 1:
+        return True
+    return normpath(join(dirname(name[1]), targets[0])).startswith((b"/", b".."))
 
 
 def of_commits(repository: Path, words: str, base: SourceTree | None) -> PatchSeries:

@@ -221,6 +221,9 @@ def of_word(word: str) -> Variant:
         own = of_word(value)
         return replace(own, name=f"undo-{own.name}", undone=True)
     if equals and "/" in key:
+        if key.startswith("/") or ".." in key.split("/"):
+            action = "name a file of it, for example mm/mincore.c=PATH"
+            raise SpecError(f"{key} is no file of a source", action=action)
         path = path_of(value).absolute()
         return Variant(name=path.stem, path=path, target=key)
     path = path_of(word).absolute()

@@ -260,7 +260,8 @@ class Transplant:
         if done.returncode:
             with cache.writing(maker.log):
                 maker.log.write_text(done.stderr)
-            raise make.failure(self.patched.title, done.stderr, maker.log, maker.output)
+            title = f"{name} of {self.patched.title}"
+            raise make.failure(title, done.stderr, maker.log, maker.output)
         return target
 
 
