@@ -1,20 +1,22 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What each trial yielded: FOLDER/trials/0007/result.json, beside its console and other artifacts.
 
-The file is the one source of a result.  A file that cannot be read, or is another trial's, is left
-out with a warning: its trial then has no result, and is measured again.
+The file is the one source of a result.  A file that cannot be read, contradicts itself or is
+another trial's is left out with a warning: its trial then has no result, and is measured again.
 """
 
 from __future__ import annotations
 
 import logging
+from operator import add
 from pathlib import Path
 
 import msgspec
 
 from kdelta.errors import StoreError
 from kdelta.journal import files
-from kdelta.sample import TrialResult
+from kdelta.sample import ExactData, TrialResult
+from kdelta.verdict import windows
 
 log = logging.getLogger(__name__)
 _BOOT = "boot.json"
@@ -44,6 +46,8 @@ def kept(folder: Path, run: str, index: int) -> KeptResult | None:
     path = trial_folder(folder, index) / "result.json"
     try:
         found = files.read(path, KeptResult)
+        if found and (why := contradiction(found.result.exact)):
+            raise files.damaged(path, why)
     except StoreError as error:
         log.warning("%s; the trial is left out", error.sentence())
         return None
@@ -51,6 +55,23 @@ def kept(folder: Path, run: str, index: int) -> KeptResult | None:
         log.warning("%s: left out, it is of trial %d of %s", path, found.index, found.run)
         return None
     return found
+
+
+def contradiction(data: ExactData) -> str:
+    """Of which phase the functions are not those of the window that stands for it; "" of none.
+
+    Windows that are not whole are the reader's to refuse, and some trials have no functions.
+    """
+    for one in data.phases if data.functions else ():
+        lengths = {len(one.user), len(one.kernel), len(one.switched or one.user)}
+        if len(lengths) > 1 or len(one.user) % one.layouts:
+            continue
+        found = windows.choose([*map(add, one.user, one.kernel)], one.switched, one.layouts)
+        total = sum(row.insns for row in data.functions if row.phase == one.phase)
+        if total != (counted := found.location.value):
+            told = f"the functions stored for {one.phase} sum to {total} instructions"
+            return f"{told}, and {counted} were counted"
+    return ""
 
 
 def facts(folder: Path, index: int) -> tuple[int, int, int, int] | None:
