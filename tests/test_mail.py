@@ -589,6 +589,8 @@ def test_two_rows_with_a_direction_are_one_too_many(tmp_path: Path) -> None:
     subject = "0123456789:\n vm-scalability.median -5.0% regression"
     named = robot.read(saved(tmp_path, mail.replace("0123456789: x", subject)))
     assert robot.chosen(named, "").metric == "vm-scalability.median"
+    with pytest.raises(SpecError, match=r"says \+500.0 % of vm-scalability.median, its table -5 %"):
+        robot.read(saved(tmp_path, mail.replace("0123456789: x", subject.replace("-5.", "+500."))))
 
 
 def test_a_name_of_two_scenarios_is_asked(tmp_path: Path) -> None:
