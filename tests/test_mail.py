@@ -509,6 +509,7 @@ def test_parts_are_claimed_as_far_as_the_table_goes(rows: str, told: str, tmp_pa
     ended = asked(tmp_path, mail, "--metric", "will-it-scale.per_process_ops")
     assert told in " ".join(ended.output.split())
     assert ended.exit_code == (4 if "do not say" in told else 0 if told else 1)
+    assert "names no scenario" in sentence(asked(tmp_path, mail, "--scenario", "bogus"))
 
 
 def test_a_change_within_the_spread_of_its_runs_is_none(tmp_path: Path) -> None:
