@@ -233,7 +233,6 @@ FORGERIES: dict[str, tuple[Callable[[Files], object], str]] = {
             "kind": "unsupported", "sentence": "not there"})),
         'outcome is "skip", and is "ok"',
     ),
-    "a month that is none": (plan(lambda p: p.update(created="2026-13-20T10:15:00Z")), "no time"),
     "a year to come": (plan(lambda p: p.update(created="9999-11-20T10:15:00Z")), "no time"),
     "another day": (plan(lambda p: p.update(created="2026-11-19T10:15:00Z")), "was not made at"),
     "counted at no time": (result(lambda r: r.update(stored="yesterday")), "stored: "),

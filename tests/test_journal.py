@@ -364,6 +364,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "unknown-key-inside": lambda path: reworded(path, '"result":{', '"result":{"certainly":true,'),
     "no-instrument": lambda path: reworded(path, '"type":"exact"', '"type":"oracle"'),
     "other-windows": lambda path: reworded(path, '"kernel":[1]', '"kernel":[2]'),
+    "no-attempt": lambda path: changed(path, attempts=-1),
     "half-a-count": lambda path: reworded(path, "16384", "16384.5"),
 }
 SHORT: dict[str, Callable[[Path], object]] = {
@@ -426,7 +427,10 @@ def test_a_plan_whose_trials_are_of_no_arm_is_refused(folder: Path) -> None:
     changed(folder / "run.json", trials=[trials[0] | {"arm": 99}, *trials[1:]])
     with pytest.raises(StoreError, match="its trials are not those of its arms"):
         RunJournal.open(folder)
-    changed(folder / "run.json", trials=[*trials, trials[0]])
+    changed(folder / "run.json", created="99999-01-01T00:00:00Z")
+    with pytest.raises(StoreError, match="damaged: Invalid isoformat string"):
+        RunJournal.open(folder)
+    changed(folder / "run.json", created="2026-01-01", trials=[*trials, trials[0]])
     with pytest.raises(StoreError, match="its trials are not those of its arms"):
         RunJournal.open(folder)
 

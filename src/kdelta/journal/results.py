@@ -15,7 +15,7 @@ import msgspec
 
 from kdelta.errors import StoreError
 from kdelta.journal import files
-from kdelta.sample import ExactData, TrialResult
+from kdelta.sample import ExactData, Operations, TrialResult
 from kdelta.verdict import windows
 
 log = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ class KeptResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     run: str
     index: int
-    attempts: int
+    attempts: Operations
     result: TrialResult
 
 
