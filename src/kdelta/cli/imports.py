@@ -199,8 +199,7 @@ def ask(
     loop = scenario or robot.scenario_of(report, row)
     action = f"name the kernels without and with the commit: --kernels {both}"
     if kernels is None:
-        cause = "the mail names no kernels that are here"
-        raise SpecError(cause, place=report.place, action=action)
+        raise SpecError("the mail names no kernels of here", place=report.place, action=action)
     words = options.words(kernels)
     if len(words) != 2:
         raise SpecError(f"{kernels} are not two kernels", place="--kernels", action=action)

@@ -8,15 +8,14 @@ another trial's is left out with a warning: its trial then has no result, and is
 from __future__ import annotations
 
 import logging
-from operator import add
 from pathlib import Path
 
 import msgspec
 
 from kdelta.errors import StoreError
 from kdelta.journal import files
-from kdelta.sample import ExactData, Operations, TrialResult
-from kdelta.verdict import windows
+from kdelta.ladder.counts import CountMethod, chosen_windows
+from kdelta.sample import Operations, TrialResult
 
 log = logging.getLogger(__name__)
 _BOOT = "boot.json"
@@ -46,7 +45,7 @@ def kept(folder: Path, run: str, index: int) -> KeptResult | None:
     path = trial_folder(folder, index) / "result.json"
     try:
         found = files.read(path, KeptResult)
-        if found and (why := contradiction(found.result.exact)):
+        if found and (why := contradiction(found.result)):
             raise files.damaged(path, why)
     except StoreError as error:
         log.warning("%s; the trial is left out", error.sentence())
@@ -57,18 +56,15 @@ def kept(folder: Path, run: str, index: int) -> KeptResult | None:
     return found
 
 
-def contradiction(data: ExactData) -> str:
+def contradiction(result: TrialResult) -> str:
     """Of which phase the functions are not those of the window that stands for it; "" of none.
 
     Windows that are not whole are the reader's to refuse, and some trials have no functions.
     """
-    for one in data.phases if data.functions else ():
-        lengths = {len(one.user), len(one.kernel), len(one.switched or one.user)}
-        if len(lengths) > 1 or len(one.user) % one.layouts:
-            continue
-        found = windows.choose([*map(add, one.user, one.kernel)], one.switched, one.layouts)
+    data = result.exact
+    for one in data.phases if data.functions and not CountMethod().usable(result) else ():
         total = sum(row.insns for row in data.functions if row.phase == one.phase)
-        if total != (counted := found.location.value):
+        if total != (counted := chosen_windows(one).location.value):
             told = f"the functions stored for {one.phase} sum to {total} instructions"
             return f"{told}, and {counted} were counted"
     return ""
