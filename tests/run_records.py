@@ -63,12 +63,12 @@ def _counts(index: int, functions: int) -> sample.ExactData:
                                user=(1, 2**62, 2**61 + index), kernel=(index, 2**63 - 1)),
             sample.PhaseCounts(phase="x", operations=2**62, operation="io", user=(0,), kernel=(1,)),
         ),
-        functions=tuple(
+        functions=(sample.FunctionCount(phase="x", function="f", insns=1, calls=1), *(
             sample.FunctionCount(
                 phase="protect", function=f"f{at}", insns=2**62 + at * (index + 1), calls=2**62 + at
             )
             for at in range(functions)
-        ),
+        )),
     )  # fmt: skip
 
 

@@ -65,6 +65,7 @@ def test_a_clean_run_passes() -> None:
          "any_noapic yes"),
         (result(fact("thp_pages", "512", "0")), "all_semantic_ok no"),
         (result(fact("thp_pages", "unknown", "0")), "all_semantic_ok no"),
+        (replace(result(), state=()), "all_semantic_ok no"),
         (records.failed(Outcome.GUEST_ERROR, "panic"), "all_init_exit0 no"),
         (None, "completed 1/2"),
     ],

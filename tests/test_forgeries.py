@@ -191,7 +191,7 @@ STRAYS = (
 FORGERIES: dict[str, tuple[Callable[[Files], object], str]] = {
     "two names swapped everywhere": (names_swapped, "data.functions[0].function is"),
     "a count beyond any": (
-        result(lambda r: r["data"]["functions"][0].update(insns=2**62)), f"is {2**62}, and is",
+        result(lambda r: r["data"]["functions"][0].update(insns=2**62)), "result.json: holds no",
     ),
     "a count moved": (result(moved), "data.functions[0].insns is"),
     "calls": (
@@ -233,7 +233,6 @@ FORGERIES: dict[str, tuple[Callable[[Files], object], str]] = {
             "kind": "unsupported", "sentence": "not there"})),
         'outcome is "skip", and is "ok"',
     ),
-    "a month that is none": (plan(lambda p: p.update(created="2026-13-20T10:15:00Z")), "no time"),
     "a year to come": (plan(lambda p: p.update(created="9999-11-20T10:15:00Z")), "no time"),
     "another day": (plan(lambda p: p.update(created="2026-11-19T10:15:00Z")), "was not made at"),
     "counted at no time": (result(lambda r: r.update(stored="yesterday")), "stored: "),

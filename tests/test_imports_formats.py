@@ -868,6 +868,7 @@ PLAIN = f'replicate = "boot"\n[columns]\narm = "kernel"\nboot = "boot"\n{NS}'
         (PLAIN.replace('arm = "kernel"\n', ""), "no column is the arm"),
         (PLAIN.replace('arm = "kernel"', 'arm = ""'), "no column is the arm"),
         ('order = [""]\n' + PLAIN, "the order of the arms is blank"),
+        ('order = ["6.1", "6.2", "6.1"]\n' + PLAIN, "the order has \"6.1\" twice"),
         ("planned = -3\n" + PLAIN, "planned: Expected int >= 1"),
         (PLAIN + '[success]\nrc = ""\n', 'success of "rc" is blank'),
         (f"a = {'[' * 5000}", "not TOML"),

@@ -509,6 +509,7 @@ def test_parts_are_claimed_as_far_as_the_table_goes(rows: str, told: str, tmp_pa
     ended = asked(tmp_path, mail, "--metric", "will-it-scale.per_process_ops")
     assert told in " ".join(ended.output.split())
     assert ended.exit_code == (4 if "do not say" in told else 0 if told else 1)
+    assert "names no scenario" in sentence(asked(tmp_path, mail, "--scenario", "bogus"))
 
 
 def test_a_change_within_the_spread_of_its_runs_is_none(tmp_path: Path) -> None:
@@ -589,6 +590,8 @@ def test_two_rows_with_a_direction_are_one_too_many(tmp_path: Path) -> None:
     subject = "0123456789:\n vm-scalability.median -5.0% regression"
     named = robot.read(saved(tmp_path, mail.replace("0123456789: x", subject)))
     assert robot.chosen(named, "").metric == "vm-scalability.median"
+    with pytest.raises(SpecError, match=r"says \+500.0 % of vm-scalability.median, its table -5 %"):
+        robot.read(saved(tmp_path, mail.replace("0123456789: x", subject.replace("-5.", "+500."))))
 
 
 def test_a_name_of_two_scenarios_is_asked(tmp_path: Path) -> None:

@@ -168,7 +168,9 @@ def test_double_counts_are_found_in_figures_and_values() -> None:
     assert not detectors.counted_twice("6.12", claimed=5, planned=5)
     values = [301.0, 298.0, 305.0, 300.0, 309.0]
     assert Trap.DOUBLE_COUNT in traps(arm("old", [value for value in values for _ in range(2)]))
-    assert Trap.DOUBLE_COUNT in traps(arm("old", noisy(300, 10, cv=0.01, seed=1), planned=5))
+    twice = arm("old", noisy(300, 10, cv=0.01, seed=1), planned=5)
+    assert Trap.DOUBLE_COUNT in traps(twice)
+    assert "old: 10 results of 5 runs" in detectors.obstacles([twice])[0]
     assert Trap.DOUBLE_COUNT not in traps(arm("old", [*values, 300.0]))
     same = Boot(label="a", position=0, values=(1.5, 2.5, 3.5))
     copied = Series(arm="old", metric=METRIC, boots=(same, replace(same, label="b")), planned=2)

@@ -286,14 +286,17 @@ def _sweep(place: Path) -> None:
 
 def usage() -> tuple[Usage, ...]:
     """What the cache holds, one row per kind, largest first."""
-    if not root().is_dir():
-        return ()
     rows = [
-        Usage(kind=place.name, entries=len(children(place.name)), size=_size(place))
-        for place in root().iterdir()
-        if place.is_dir() and place.name != _LOCKS
+        Usage(kind=kind, entries=len(children(kind)), size=_size(root() / kind))
+        for kind in present()
     ]
     return tuple(sorted(rows, key=lambda row: -row.size))
+
+
+def present() -> list[str]:
+    """The kinds that the cache holds."""
+    places = root().iterdir() if root().is_dir() else ()
+    return sorted(place.name for place in places if place.is_dir() and place.name != _LOCKS)
 
 
 def clear(kind: str) -> int:

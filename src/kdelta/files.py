@@ -128,8 +128,13 @@ def given(path: Path, most: int, action: str = "check the path", what: str = "it
     try:
         return content(path, most)
     except (OSError, ValueError) as error:  # of a NUL in the path, too
-        why = f"{what} cannot be read: {getattr(error, 'strerror', None) or error}"
+        why = f"{what} cannot be read: {words_of(error)}"
         raise SpecError(why, place=str(path), action=action) from error
+
+
+def words_of(error: Exception) -> str:
+    """What an error says, without a number and without the path that it was met at."""
+    return getattr(error, "strerror", None) or str(error)
 
 
 def _check_plain(facts: os.stat_result, path: Path, most: int, size: int = 0) -> None:

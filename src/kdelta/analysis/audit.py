@@ -153,6 +153,7 @@ def _machine(trial: TrialRecord, arm: str) -> MachineCheck:
     facts = (result.facts if result else None) or MachineFacts()
     asked, seen = facts.asked, facts.seen
     cmdline, state = seen.cmdline, result.state if result else ()
+    told = state or (result and result.data and not trial.outside)  # its contract wants some
     given, shown = asked.memory_mib if asked else None, seen.memory_mib
     return MachineCheck(
         trial=trial.index,
@@ -171,7 +172,9 @@ def _machine(trial: TrialRecord, arm: str) -> MachineCheck:
         preempt=seen.preempt or "",
         clocksource=seen.clocksource or "",
         workload_exit="" if facts.workload_exit is None else str(facts.workload_exit),
-        semantic=_equal(all(field.holds for field in state) if state else None, seen=True),
+        semantic=_equal(
+            bool(state) and all(one.holds for one in state) if told else None, seen=True
+        ),
     )
 
 

@@ -55,6 +55,7 @@ _WAITING = re.compile(
 _WAITS_POINTS = 1.0  # of all cycles: from which a lock is named
 _OTHER_TEST = 100  # contradictions, from which a table is of another test
 _ROUNDED = 0.02  # logarithm: what two figures of one thing may differ by
+_PERCENT = re.compile(r"([-+]?)([0-9]{1,15}(?:\.[0-9]{1,15})?)%")
 _TEST_PARAMETERS = ("test", "mode", "ipc", "option_a")  # these say which loop it is
 _DEVICE_PARAMETERS = ("disk", "fs", "fs2", "fstype", "nr_ssd", "nr_pmem")  # what no scenario has
 # What is better of the robot's own metrics, from etc/index-perf-all.yaml of lkp-tests.
@@ -158,6 +159,7 @@ def read(path: Path) -> RobotReport:
         first = f"{row['name'].partition('.')[0]}-"
         if row["percent"] and (f"{suite[1]}-".startswith(first) or first == "perf-stat-"):
             _check_row(row, str(path))
+            _check_subject(subject, row, str(path))
     whole = next((one for one in _COMMIT.finditer(text) if one[1].startswith(short)), None)
     return RobotReport(
         commit=whole[1] if whole else short,
@@ -201,6 +203,17 @@ def _check_row(row: re.Match[str], place: str) -> None:
     else:
         return
     raise SpecError(f"the row {row['name']} {wrong}", place=place, action=_WHOLE_MAIL)
+
+
+def _check_subject(subject: str, row: re.Match[str], place: str) -> None:
+    """Raises SpecError where the Subject says another change of this row."""
+    said = _PERCENT.findall(subject) if row["name"] in subject.split() else []
+    for sign, size in said if len(said) == 1 else ():
+        told, change = float(sign + size), float(row["change"])
+        near = _unit(size) + _unit(row["change"])
+        if abs(told - (change if sign else abs(change))) > near:
+            cause = f"its Subject says {sign}{size} % of {row['name']}, its table {change:+g} %"
+            raise SpecError(cause, place=place, action=_WHOLE_MAIL)
 
 
 def _unit(number: str) -> float:

@@ -178,6 +178,8 @@ def ask(
     figures are answered first, without a boot. Of a test of several tasks, the lines that they
     take from each other are counted, too. Exits with 4 when the counts decide nothing.
     """
+    if scenario:
+        workload.parse_reference(scenario)
     report = robot.read(mail)
     row = robot.chosen(report, metric)
     direction = robot.direction(report, row, better or "")
@@ -195,11 +197,9 @@ def ask(
         say(f"Which {what}: `kdelta ask {shlex.quote(str(mail))} --kernels {both}`")
         click.get_current_context().exit(EXIT_UNDECIDED if own.deviates else 0)
     loop = scenario or robot.scenario_of(report, row)
-    workload.parse_reference(loop)
     action = f"name the kernels without and with the commit: --kernels {both}"
     if kernels is None:
-        cause = "the mail names no kernels that are here"
-        raise SpecError(cause, place=report.place, action=action)
+        raise SpecError("the mail names no kernels of here", place=report.place, action=action)
     words = options.words(kernels)
     if len(words) != 2:
         raise SpecError(f"{kernels} are not two kernels", place="--kernels", action=action)

@@ -285,7 +285,7 @@ def show_cache() -> None:
 @click.option("--all", "everything", is_flag=True, help="Clear every kind.")
 def clear(kinds: tuple[str, ...], *, everything: bool) -> None:
     """Remove KINDS of things (see `kdelta cache show`), or --all."""
-    here = [row.kind for row in store.usage()]
+    here = store.present()
     chosen = here if everything else list(kinds)
     if not chosen:
         raise SpecError("nothing chosen", action="name kinds, or say --all")

@@ -239,6 +239,8 @@ def _blanks(found: Mapping) -> Iterator[tuple[str, str, str]]:
     if "" in found.order:
         told = 'write order = ["OLDEST", "NEWEST"], every arm'
         yield "the order of the arms is blank", told, "order"
+    if doubled := [arm for at, arm in enumerate(found.order) if arm in found.order[:at]]:
+        yield f"the order has {quoted(doubled[0])} twice", "name each arm once", "order"
     if found.of_table and not found.replicate and _has_figures(found):
         told = 'write replicate = "boot" (a row, or each boot, is a replicate), "round" or "none"'
         yield "nothing says what was repeated", told, "replicate"

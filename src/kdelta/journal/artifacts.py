@@ -51,7 +51,8 @@ def _kept(
     except FileNotFoundError:
         raise SpecError(f"the run kept no {what}", place=str(folder), action=action) from None
     except (OSError, EOFError, zlib.error, *_NOT_OURS) as error:
-        raise StoreError(f"its {what} cannot be read: {error}", place=str(path)) from error
+        cause = f"its {what} cannot be read: {files.words_of(error)}"
+        raise StoreError(cause, place=str(path)) from error
 
 
 def _unpacked(path: Path, most: int) -> bytes:
@@ -143,7 +144,8 @@ def read_counts(path: Path, *, paths: bool = True, whole: bool = False) -> insns
     except FileNotFoundError:
         raise
     except (KdeltaError, OSError, EOFError, zlib.error) as error:
-        raise StoreError(f"its raw counts cannot be read: {error}", place=str(path)) from error
+        cause = f"its raw counts cannot be read: {files.words_of(error)}"
+        raise StoreError(cause, place=str(path)) from error
     return found
 
 

@@ -118,7 +118,9 @@ class FolderKind:
     def folders(
         self, root: Path, but: Callable[[Path], bool] = lambda _folder: False
     ) -> list[Path]:
-        """Those under `root`, newest first.  but: of which nothing is read."""
+        """Those under `root`, newest first.  but: of which nothing is read.  Raises SpecError."""
+        if os.path.lexists(root) and not root.is_dir():
+            raise SpecError("it is no folder", place=str(root), action="name one with --runs")
         with disk_errors(root):
             known = (path.parent for path in root.glob(f"[!.]*/{self.file}"))
             found = [each for each in known if not each.is_symlink() and not but(each)]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What each trial yielded: FOLDER/trials/0007/result.json, beside its console and other artifacts.
 
-The file is the one source of a result.  A file that cannot be read, or is another trial's, is left
-out with a warning: its trial then has no result, and is measured again.
+The file is the one source of a result.  A file that cannot be read, contradicts itself or is
+another trial's is left out with a warning: its trial then has no result, and is measured again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import msgspec
 
 from kdelta.errors import StoreError
 from kdelta.journal import files
-from kdelta.sample import TrialResult
+from kdelta.ladder.counts import CountMethod, chosen_windows
+from kdelta.sample import Operations, TrialResult
 
 log = logging.getLogger(__name__)
 _BOOT = "boot.json"
@@ -25,7 +26,7 @@ class KeptResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     run: str
     index: int
-    attempts: int
+    attempts: Operations
     result: TrialResult
 
 
@@ -44,6 +45,8 @@ def kept(folder: Path, run: str, index: int) -> KeptResult | None:
     path = trial_folder(folder, index) / "result.json"
     try:
         found = files.read(path, KeptResult)
+        if found and (why := contradiction(found.result)):
+            raise files.damaged(path, why)
     except StoreError as error:
         log.warning("%s; the trial is left out", error.sentence())
         return None
@@ -51,6 +54,20 @@ def kept(folder: Path, run: str, index: int) -> KeptResult | None:
         log.warning("%s: left out, it is of trial %d of %s", path, found.index, found.run)
         return None
     return found
+
+
+def contradiction(result: TrialResult) -> str:
+    """Of which phase the functions are not those of the window that stands for it; "" of none.
+
+    Windows that are not whole are the reader's to refuse, and some trials have no functions.
+    """
+    data = result.exact
+    for one in data.phases if data.functions and not CountMethod().usable(result) else ():
+        total = sum(row.insns for row in data.functions if row.phase == one.phase)
+        if total != (counted := chosen_windows(one).location.value):
+            told = f"the functions stored for {one.phase} sum to {total} instructions"
+            return f"{told}, and {counted} were counted"
+    return ""
 
 
 def facts(folder: Path, index: int) -> tuple[int, int, int, int] | None:

@@ -18,6 +18,7 @@ import re
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from msgspec.structs import replace
 from kdelta.errors import SpecError, StoreError
 from kdelta.files import write_aside
 from kdelta.journal import files, results
-from kdelta.sample import ArmRecord, Instrument, Outcome, TrialRecord, TrialResult
+from kdelta.sample import ArmRecord, Count, Instrument, Outcome, TrialRecord, TrialResult
 from kdelta.study import spec
 
 FORMAT = 3
@@ -87,6 +88,9 @@ class _Plan(_Planned, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     format: int
     study_digest: str
+
+    def __post_init__(self) -> None:
+        datetime.fromisoformat(self.created)
 
 
 class _Head(msgspec.Struct, frozen=True, kw_only=True):
@@ -225,7 +229,7 @@ class RunJournal:
     def _read_attempts(self) -> dict[int, int]:
         path = self.folder / _ATTEMPTS
         action = "remove it: only how often unfinished trials were begun is lost"
-        return files.read(path, dict[int, int], action=action) or {}
+        return files.read(path, dict[int, Count], action=action) or {}
 
     @contextmanager
     def _writing(self) -> Iterator[None]:

@@ -140,6 +140,7 @@ class CountMethod(Method[Measure]):
         phases = result.exact.phases
         whole = all(c.operations > 0 and len(c.user) == len(c.kernel) > 0 for c in phases)
         whole = whole and all(c.layouts > 0 and len(c.user) % c.layouts == 0 for c in phases)
+        whole = whole and all(len(c.switched) in (0, len(c.user)) for c in phases)
         return "" if phases and whole else "the stored result has no complete windows"
 
     def conditions(self, result: TrialResult) -> Mapping[str, object] | None:
@@ -322,14 +323,15 @@ def _moved_by(first: TrialRecord, varied: Sequence[TrialRecord]) -> tuple[tuple[
 
 def _sum(trial: TrialRecord) -> int:
     """What the windows that stand for the phases of one trial have together."""
-    return sum(_chosen(one).location.value for one in trial.exact.phases)
+    return sum(chosen_windows(one).location.value for one in trial.exact.phases)
 
 
 def _windows(counts: PhaseCounts) -> list[int]:
     return [user + kernel for user, kernel in zip(counts.user, counts.kernel, strict=True)]
 
 
-def _chosen(counts: PhaseCounts) -> Chosen:
+def chosen_windows(counts: PhaseCounts) -> Chosen:
+    """Those that stand for a phase."""
     return choose(_windows(counts), counts.switched, counts.layouts)
 
 
@@ -340,7 +342,7 @@ def _seeds(
     return tuple(
         (
             trial.round,
-            sum(_chosen(one).location.value for one in phases),
+            sum(chosen_windows(one).location.value for one in phases),
             sum(bulk(_windows(one), one.switched, one.layouts) for one in phases),
         )
         for trial, phases in zip(used, each, strict=True)
@@ -349,7 +351,7 @@ def _seeds(
 
 
 def _phase_measure(used: Sequence[TrialRecord], per_trial: Sequence[PhaseCounts]) -> Measure:
-    found = [_chosen(counts) for counts in per_trial]
+    found = [chosen_windows(counts) for counts in per_trial]
     across = representative([one.location.value for one in found])
     counts, own = per_trial[across.index], found[across.index]
     chosen, indices, layouts = own.location, own.indices, own.layouts

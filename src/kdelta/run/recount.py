@@ -311,7 +311,7 @@ class Recount:
         except BuildError:  # this machine lacks a compiler, and the bundle is not to blame
             raise
         except _NOT_OURS as error:
-            cause = error.cause if isinstance(error, KdeltaError) else str(error)
+            cause = error.cause if isinstance(error, KdeltaError) else files.words_of(error)
             yield f"cannot be made again: {printable(cause, 200)}"
             return
         told, again = ({n: to_builtins(getattr(one, n)) for n in _TOLD} for one in made)

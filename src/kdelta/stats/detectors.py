@@ -477,6 +477,7 @@ def unknowns(arms: Sequence[Series]) -> tuple[Caution, ...]:
 
 
 def _of_one(arm: Series) -> Iterator[str]:
+    yield from (f"{arm.arm}: {text}" for text in _surplus(len(arm.valid), arm.planned))
     if arm.metric.assume is Assume.EXACT:
         yield f"{arm.arm}: {arm.metric.name} is an exact count, not a time"
     asked, seen, smp = (arm.fact(name) for name in ("requested_cpus", "seen_cpus", "smp"))
