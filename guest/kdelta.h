@@ -114,7 +114,7 @@
 	asm volatile("lui zero, %0" : : "i"(0x6b000 | (code)), ##__VA_ARGS__ : "memory")
 #define KD_FIRST	"a0"
 #else
-#define KD_MARK(code)	asm volatile("" : : "i"(code) : "memory")
+#define KD_MARK(code, ...)	asm volatile("" : : "i"(code) : "memory")
 #endif
 
 #define KD_BEGIN(phase)	KD_MARK(1 << 8 | (phase))
@@ -127,12 +127,12 @@
  * same length on all kernels.
  */
 #ifdef KD_WATCHED
-#define KD_MAIN()							\
+#define KD_STARTS(vdso)							\
 	do {								\
-		register unsigned long vdso asm(KD_FIRST) =		\
-			getauxval(AT_SYSINFO_EHDR);			\
-		KD_MARK(4 << 8, "r"(vdso));				\
+		register unsigned long kd_vdso asm(KD_FIRST) = (vdso);	\
+		KD_MARK(4 << 8, "r"(kd_vdso));				\
 	} while (0)
+#define KD_MAIN()	KD_STARTS(getauxval(AT_SYSINFO_EHDR))
 #define KD_APART	__attribute__((cleanup(kd_back), unused)) char kd_away = kd_leave()
 static inline char kd_leave(void)
 {

@@ -143,7 +143,7 @@ static int kd_become(void *unused)
 		return KD_NOT_RUN;
 	if (kd_start_of.counted) {
 		kd_await(kd_start_of.parent);
-		KD_MAIN();
+		KD_STARTS(0);	/* its loader looks at its vDSO */
 		KD_MARK(1 << 8);
 	}
 	syscall(SYS_execve, KD_PROGRAM, arguments, environment);

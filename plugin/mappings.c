@@ -100,15 +100,15 @@ bool is_clock_page(uint64_t address)
 	return mappings.vdso - address - 1 < VDSO_DATA && !mapping_has(address);
 }
 
+bool is_vdso(uint64_t address)
+{
+	return mappings.vdso && address - mappings.vdso < VDSO_IMAGE && !mapping_has(address);
+}
+
 static uint64_t value_in(const struct mapping *mapping, uint64_t address)
 {
 	return (mapping->length * 0x9e3779b97f4a7c15ULL ^ mapping->order << 48) +
 	       (address - mapping->start);
-}
-
-bool is_vdso(uint64_t address)
-{
-	return mappings.vdso && address - mappings.vdso < VDSO_IMAGE && !mapping_has(address);
 }
 
 uint64_t address_value(uint64_t address)

@@ -17,7 +17,7 @@ void mappings_image(uint64_t end);
 /* The heap shall end there, first from main() on or further. */
 void heap_end(uint64_t end);
 
-/* A program's main() begins, or a program: it has mapped nothing yet.  vdso: where that lies. */
+/* main() begins, or a program: it has mapped nothing yet.  vdso: where that lies, 0: do not ask. */
 void mappings_begin(uint64_t vdso);
 
 /* Does the vDSO read its clocks there?  The pages lie below its code, six of them at most. */

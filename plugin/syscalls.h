@@ -52,15 +52,15 @@ void syscalls_answer(unsigned int vcpu, uint64_t error);
 /* The kernel executed so many instructions in a window, for the call that the vCPU's task made. */
 void syscalls_spent(unsigned int vcpu, uint64_t insns);
 
-/* What stands in place of a call's number where the program reads a clock without one. */
+/* What stands in place of a call's number where the program reads a clock without one, */
 #define CLOCK_READ (2ull << 32) /* by an instruction */
 #define CLOCK_PAGE (3ull << 32) /* in memory, as the vDSO does */
+#define VDSO_READ (4ull << 32) /* and where it reads the vDSO's own bytes */
 
 /* The vCPU's task does so: it is recorded outside windows, what runs in these is told anyway. */
 void clock_read(unsigned int vcpu, uint64_t how);
 
-/* The program's first task does so with the vDSO's own bytes, in windows, too: see VDSO_READ. */
-#define VDSO_READ (4ull << 32)
+/* A program's first task does so, in windows or outside. */
 void vdso_read(unsigned int vcpu);
 
 /* A window opens: it has seen no call. */

@@ -9,6 +9,7 @@ value of `--claim`.  It is about the whole series.  Sentences with figures are q
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -321,7 +322,7 @@ def warnings(series: PatchSeries, *, confined: bool) -> Iterator[str]:
             yield f"patch {number} changes __init code ({few(boot)}), which no scenario executes."
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Stage:
     """A kernel of a patch.  names: the functions that it changed; none: it changed data.
 
@@ -364,7 +365,7 @@ def checked(
         row, stage = _built(found, PatchRow(number=number, title=step.title), step, kernels)
         if stage:
             first = counter.one(stage.kernel, _by_chance(scenarios, stage.names)[0][1])
-            stage.first = first
+            stage = dataclasses.replace(stage, first=first)
             if first.result.outcome is Outcome.BOOT_ERROR:
                 row, stage = _wrong(row, f"does not boot: {first.result.reason}"), None
         found.patches.append(row)

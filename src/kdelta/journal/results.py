@@ -15,7 +15,7 @@ import msgspec
 from kdelta.errors import StoreError
 from kdelta.journal import files
 from kdelta.ladder.counts import CountMethod, chosen_windows
-from kdelta.sample import Operations, TrialResult
+from kdelta.sample import Count, TrialResult
 
 log = logging.getLogger(__name__)
 _BOOT = "boot.json"
@@ -26,7 +26,7 @@ class KeptResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     run: str
     index: int
-    attempts: Operations
+    attempts: Count
     result: TrialResult
 
 

@@ -123,8 +123,6 @@ class Calls:
     def asked(self, chosen: CountedWindow, windows: Sequence[CountedWindow]) -> dict[str, Any]:
         """Fields of the counts of a phase, by the window that stands for it and by all of them."""
         made, failed = self.of(chosen.syscalls)
-        if made and "execve" in made:  # a program's loader looks there
-            made.pop(OF_VDSO, None)
         behind = [one.behind for one in windows if one.behind is not None]
         last = next((one for one in reversed(windows) if one.outside is not None), None)
         return {
