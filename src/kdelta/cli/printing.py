@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -23,7 +24,7 @@ from kdelta.printable import printable, told_name
 from kdelta.rendering.formats import indented, written
 from kdelta.run.runner import Event, Report, TrialStep
 from kdelta.sample import Outcome
-from kdelta.table.columns import WIDTH, Line, coloured, filled, plain
+from kdelta.table.columns import WIDTH, Line, coloured, filled, plain, table_of
 
 if TYPE_CHECKING:
     import rich.progress
@@ -149,20 +150,17 @@ def print_table(
     right: heads of columns that align right.  wrap: head of the column that is wrapped so that
     the table fits; without one it is the last.
     """
-    cells = [[printable(cell) for cell in row] or [""] * len(heads) for row in (heads, *rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    cells = [[printable(cell) for cell in row] or [""] * len(heads) for row in rows]
+    widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
     at = heads.index(wrap) if wrap else len(heads) - 1
-    left = page_width() - indent - sum(widths) - _GAP * (len(heads) - 1) + widths[at]
-    widths[at] = min(widths[at], max(left, _NARROWEST))
-    for row in cells if any(heads) else cells[1:]:
-        for count, line in enumerate(filled(row[at], widths[at] or 1) or [""]):
-            texts = ["" if count else text for text in row]
-            texts[at] = line
-            told = (
-                text.rjust(width) if head in right else text.ljust(width)
-                for head, text, width in zip(heads, texts, widths, strict=True)
-            )
-            click.echo((" " * indent + (" " * _GAP).join(told)).rstrip())
+    left = page_width() - indent - _GAP * (len(heads) - 1) - sum(widths) + widths[at]
+    table: list[list[str]] = []
+    for row in cells:
+        first, *more = filled(row[at], max(left, _NARROWEST)) or [""]
+        table.append([*row[:at], first, *row[at + 1 :]])
+        table += [[line * (place == at) for place in range(len(heads))] for line in more]
+    for spans in islice(table_of(heads, table, right=right), int(not any(heads)), None):
+        click.echo(f"{' ' * indent}{''.join(span.text for span in spans)}".rstrip())
 
 
 _STEP_PERCENT = 25.0
