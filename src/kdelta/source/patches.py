@@ -18,7 +18,6 @@ from email.policy import compat32
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from posixpath import dirname, join, normpath
 
 from kdelta import process
 from kdelta.errors import SpecError
@@ -44,7 +43,6 @@ _BASE = re.compile(r"^base-commit:\s*([0-9a-f]{12,64})\s*$", re.MULTILINE | re.I
 _CHANGES = re.compile(
     rb"^(?:@@ -|(?:rename|copy) to |(?:old|new file|deleted file) mode |GIT binary patch)", re.M
 )
-_LINK = re.compile(rb"^(?:new (?:file )?mode|index \S+) 120000\r?$", re.MULTILINE)
 # What no patch of a kernel has: its compilers and git would take it for what it says.
 _NEVER = {
     rb"^Binary files .+ differ\r?$": "of a binary file it says that it differs, and not how",
@@ -382,19 +380,6 @@ def _check(text: bytes, place: str) -> None:
             raise SpecError(f"{cause}: {line}", place=place, action=action)
     if not _CHANGES.search(text):
         raise SpecError("it holds no patch", place=place, action=_NAME_ONE)
-    if any(map(_leaves, re.split(rb"^diff --git ", text, flags=re.MULTILINE))):
-        raise SpecError("it makes a link out of the source", place=place, action="leave it out")
-
-
-def _leaves(part: bytes) -> bool:
-    """True for a file of a patch that is a link, and not to one place of the source."""
-    if not _LINK.search(part):
-        return False
-    name = re.search(rb'^\+\+\+ "?[^/\n]*/(.*)$', part, re.MULTILINE)
-    targets = re.findall(rb"^\+(?!\+\+ )(.*)$", part, re.MULTILINE)
-    if not name or len(targets) != 1:
-        return True
-    return normpath(join(dirname(name[1]), targets[0])).startswith((b"/", b".."))
 
 
 def of_commits(repository: Path, words: str, base: SourceTree | None) -> PatchSeries:
