@@ -9,17 +9,19 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 
-from kdelta import cache
+from kdelta import cache, elf
 from kdelta.archive.index import Package
 from kdelta.errors import InfraError, SpecError
 from kdelta.guests import patches, qemu
 from kdelta.machine.axes import MachineSettings
+from kernel_tree import written
 
 if TYPE_CHECKING:
     from archive_mirror import Mirror
@@ -131,9 +133,8 @@ RECORD = {"version": "1:10.0.2+ds-2", "guest_arch": "amd64", "patch": TABLE.mark
 
 def test_installed_trees_say_how_to_run_them() -> None:
     def make(folder: Path) -> None:
-        (folder / "kdelta-qemu.json").write_text(json.dumps(RECORD))
-        (folder / "usr" / "bin").mkdir(parents=True)
-        (folder / "usr" / "bin" / "qemu-system-x86_64").touch()
+        files = {"kdelta-qemu.json": json.dumps(RECORD), "usr/bin/qemu-system-x86_64": ""}
+        written(folder, files)
 
     prefix = cache.entry("emulators", f"10.0.2_amd64_{TABLE.digest()}", make)
     cache.entry("emulators", "10.0.2_amd64", make)  # of a kdelta without this table
@@ -150,10 +151,9 @@ def test_installed_trees_say_how_to_run_them() -> None:
 @pytest.mark.parametrize("name", ["bin/qemu-system-x86_64", "lib/libz.so.1", "share/bios.bin"])
 def test_a_qemu_whose_files_changed_is_none_and_goes(name: str) -> None:
     def make(folder: Path) -> None:
-        (folder / "kdelta-qemu.json").write_text(json.dumps(RECORD))
-        for place in ("bin/qemu-system-x86_64", "lib/libz.so.1", "share/bios.bin"):
-            (folder / "usr" / place).parent.mkdir(parents=True)
-            (folder / "usr" / place).write_text(place)
+        places = ("bin/qemu-system-x86_64", "lib/libz.so.1", "share/bios.bin")
+        written(folder, {"kdelta-qemu.json": json.dumps(RECORD)})
+        written(folder / "usr", dict(zip(places, places, strict=True)))
 
     prefix = cache.entry("emulators", f"10.0.2_amd64_{TABLE.digest()}", make)
     assert len(qemu.unpacked_qemus()) == 1
@@ -178,6 +178,22 @@ def test_the_table_of_patches_is_whole() -> None:
 def table(content: bytes, *places: patches.PatchPlace) -> patches.PatchTable:
     build = patches.PatchedBuild("q", hashlib.sha256(content).hexdigest(), places)
     return patches.PatchTable("+x", TABLE.edit, (build,))
+
+
+def test_a_build_is_known_wherever_its_folder_is(tmp_path: Path) -> None:
+    """An unpacked program has the path of its libraries in itself, outside of its code."""
+    program, moved, none = tmp_path / "q", tmp_path / "moved", tmp_path / "none"
+    program.write_bytes(Path(sys.executable).read_bytes())
+    moved.write_bytes(program.read_bytes() + b"/home/somebody")
+    none.write_text("#!/bin/sh\n")
+    digest = hashlib.sha256(elf.section(program, ".text")).hexdigest()
+    build = patches.PatchedBuild("q", digest, ())
+    known = patches.PatchTable("+x", (), (build,), section=".text")
+    assert known.build_of(program) is known.build_of(moved) is build
+    assert known.build_of(none) is None
+    assert msgspec.structs.replace(known, section="").build_of(program) is None
+    assert TABLE.turns is not None
+    assert TABLE.turns.section
 
 
 def test_a_known_program_is_patched_and_no_other(tmp_path: Path) -> None:

@@ -50,6 +50,14 @@ def _bounded(file: ELFFile) -> ELFFile:
     return file
 
 
+def section(program: Path | bytes, name: str) -> bytes:
+    """What a section has, nothing without one.  Raises BadElf, OSError."""
+    with contextlib.ExitStack() as stack:
+        stream = program if isinstance(program, bytes) else stack.enter_context(program.open("rb"))
+        found = stack.enter_context(opened(stream)).get_section_by_name(name)
+        return bytes(found.data()) if found else b""
+
+
 def end(program: bytes) -> int:
     """The address behind a program in memory, 0 of one that lies anywhere.  Raises BadElf."""
     with opened(program) as file:

@@ -95,8 +95,7 @@ def report(
         rows = (*explained.rising, *explained.falling) if explained else ()
         functions = [row.function for row in rows if row.function.isidentifier()][:_NAMED]
         who = maintainers.recipients(tree, functions or [found.report.ladders[0].workload])
-        commit = maintainers.as_fixed(tree, introduced) if introduced else ""
-        introduced = commit
+        introduced = maintainers.as_fixed(tree, introduced) if introduced else ""
         letter = replace(letter, file=who.files[0], to=who.to, cc=who.cc)
     if introduced and not (_COMMIT.fullmatch(introduced) and introduced.isprintable()):
         action = 'write ID12 ("subject"), or name a --tree that has it'

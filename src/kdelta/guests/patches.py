@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import hashlib
 from pathlib import Path
 
 import msgspec
 
-from kdelta import cache
+from kdelta import cache, elf
 from kdelta.errors import InfraError
-from kdelta.files import sha256_of
 
 
 class PatchEdit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -39,12 +40,24 @@ class PatchedBuild(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PatchTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The whole of patches.toml.  turns: of a copy, for guests whose CPUs take turns."""
+    """The whole of patches.toml.  turns: of a copy, for guests whose CPUs take turns.
+
+    section: what a build's SHA-256 is of, "" of the file.
+    """
 
     mark: str
     edit: tuple[PatchEdit, ...]
     build: tuple[PatchedBuild, ...]
+    section: str = ""
     turns: PatchTable | None = None
+
+    def build_of(self, program: Path) -> PatchedBuild | None:
+        """The build that a program is; None for one that is not in the table."""
+        with contextlib.suppress(elf.BadElf):
+            part = elf.section(program, self.section) if self.section else program.read_bytes()
+            own = hashlib.sha256(part).hexdigest()
+            return next((one for one in self.build if one.sha256 == own), None)
+        return None
 
     def digest(self) -> str:
         """Of what decides a patched program, for cache keys."""
@@ -62,8 +75,7 @@ def apply(program: Path, known: PatchTable) -> str:
 
     Raises InfraError for a table that does not fit; then nothing is written.
     """
-    sha256 = sha256_of(program)
-    build = next((one for one in known.build if one.sha256 == sha256), None)
+    build = known.build_of(program)
     if build is None:
         return ""
     content = bytearray(program.read_bytes())

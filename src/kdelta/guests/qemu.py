@@ -112,10 +112,9 @@ def _banner(
 
 def _has_plugins(program: Path) -> bool:
     """False for a program that was built without plugins; a script is assumed to have them."""
-    with program.open("rb") as stream, contextlib.suppress(elf.BadElf), elf.opened(stream) as file:
+    with contextlib.suppress(elf.BadElf):
         # Only its names are read: parsing the hash table of so many symbols slows every command.
-        names = file.get_section_by_name(".dynstr")
-        return names is not None and b"\0%b\0" % _PLUGINS.encode() in names.data()
+        return b"\0%b\0" % _PLUGINS.encode() in elf.section(program, ".dynstr")
     return True
 
 
@@ -524,8 +523,8 @@ def for_counting(target: arch.Arch, wanted: str = "", progress: Progress | None 
 
 def can_turn(emulator: Qemu) -> bool:
     """True where `in_turns` knows the program."""
-    known, sha256 = patches.table().turns, sha256_of(emulator.program)
-    return known is not None and any(one.sha256 == sha256 for one in known.build)
+    known = patches.table().turns
+    return known is not None and known.build_of(emulator.program) is not None
 
 
 def in_turns(emulator: Qemu) -> Qemu:

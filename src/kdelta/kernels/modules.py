@@ -92,9 +92,7 @@ def _add_module(name: str, found: Mapping[str, bytes], order: dict[str, bytes], 
 def module_depends(module: bytes) -> tuple[str, ...]:
     """Modules that a module's own .modinfo names.  Raises InfraError when it is not a module."""
     try:
-        with elf.opened(module) as file:
-            section = file.get_section_by_name(".modinfo")
-            text = section.data().decode() if section is not None else ""
+        text = elf.section(module, ".modinfo").decode()
     except elf.BadElf as error:
         raise InfraError(f"a kernel module is damaged: {error}") from error
     named = next((line[8:] for line in text.split("\0") if line.startswith("depends=")), "")
