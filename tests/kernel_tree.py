@@ -80,12 +80,12 @@ def make(folder: Path) -> Path:
     return written(folder, files)
 
 
-def written(folder: Path, files: Mapping[str, str]) -> Path:
+def written(folder: Path, files: Mapping[str, str | bytes]) -> Path:
     """Write files, by their paths in a folder; the folder."""
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
     return folder
 
 

@@ -30,6 +30,7 @@ from kdelta.journal.run import RunRecord
 from kdelta.probes.calls import Functions, PathNode, functions, tree
 from kdelta.rendering.explain import Scale, cause_sentence
 from kdelta.sample import Copied
+from kernel_tree import written
 from ladder_records import Trial, result, run
 from run_records import kept
 
@@ -298,18 +299,14 @@ def test_a_run_without_call_paths_says_how_to_get_them(tmp_path: Path) -> None:
     ids=["no-gzip", "no-trees", "its-own-caller", "negative", "cut-off", "no-text", "deep"],
 )  # fmt: skip
 def test_damaged_call_paths_are_told(tmp_path: Path, content: bytes) -> None:
-    place = trial_folder(tmp_path, 0)
-    place.mkdir(parents=True)
-    (place / artifacts.CALLS).write_bytes(content)
+    written(trial_folder(tmp_path, 0), {artifacts.CALLS: content})
     with pytest.raises(StoreError, match="call paths"):
         artifacts.kept_calls(tmp_path, 0)
 
 
 def test_a_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(artifacts, "_MAX_BYTES", 1 << 16)
-    place = trial_folder(tmp_path, 0)
-    place.mkdir(parents=True)
-    (place / artifacts.CALLS).write_bytes(gzip.compress(b" " * (1 << 20)))
+    written(trial_folder(tmp_path, 0), {artifacts.CALLS: gzip.compress(b" " * (1 << 20))})
     with pytest.raises(StoreError, match="unpacks to more than"):
         artifacts.kept_calls(tmp_path, 0)
 

@@ -112,8 +112,7 @@ def test_a_patch_as_the_list_has_it_applies_to_what_it_shows(tmp_path: Path, nam
         lines += [""] * (int(head.partition(",")[0]) - 1 - len(lines))
         lines += [line[1:] for line in rest if line[:1] in (" ", "-", "")]
     root = kernel_tree.make(tmp_path / "linux")
-    (root / place).parent.mkdir(parents=True, exist_ok=True)
-    (root / place).write_text("\n".join([*lines, ""]))
+    kernel_tree.written(root, {place: "\n".join([*lines, ""])})
     (step,) = of_files([mailed], of_folder(root)).steps
     after = (step.tree.read(place) or b"").decode().splitlines()
     added = [line[1:] for line in diff.splitlines() if re.match(r"\+(?!\+\+)", line)]

@@ -12,6 +12,7 @@ from kdelta.machine.axes import Needs, words
 from kdelta.metric import Better
 from kdelta.output import Reading, contract_failures, parse_output
 from kdelta.workload import load
+from kernel_tree import written
 
 TOML = """\
 name = "swim"
@@ -84,9 +85,7 @@ end 0
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "swim.toml").write_text(TOML)
-    (tmp_path / "swim.c").write_text("int main(void) { return 0; }\n")
-    return tmp_path
+    return written(tmp_path, {"swim.toml": TOML, "swim.c": "int main(void) { return 0; }\n"})
 
 
 def read(folder: Path, text: str, scenario: str = "pool") -> Reading:

@@ -61,10 +61,8 @@ def test_what_the_clone_or_its_user_ignores_is_no_source(
     (root / ".git/info").mkdir(exist_ok=True)
     (root / ".git/info/exclude").write_text("/mine")  # no newline
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    (tmp_path / "config/git").mkdir(parents=True)
-    (tmp_path / "config/git/ignore").write_text("*.swp\n")
-    (root / "mine").write_text("x")
-    (root / "mm/.mincore.c.swp").write_text("x")
+    kernel_tree.written(tmp_path / "config/git", {"ignore": "*.swp\n"})
+    kernel_tree.written(root, {"mine": "x", "mm/.mincore.c.swp": "x"})
     assert of_folder(root) == clean
 
 

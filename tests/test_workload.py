@@ -14,6 +14,7 @@ from kdelta.cli.workload import workload as command
 from kdelta.errors import GuestError, SpecError
 from kdelta.output import MAX_LINE, MAX_LINES, Reading, contract_failures, parse_output
 from kdelta.workload import Feature, load, names, parse_reference
+from kernel_tree import written
 
 TOML = """\
 name = "walk"
@@ -71,9 +72,7 @@ end 0
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "walk.toml").write_text(TOML)
-    (tmp_path / "walk.c").write_text("int main(void) { return 0; }\n")
-    return tmp_path
+    return written(tmp_path, {"walk.toml": TOML, "walk.c": "int main(void) { return 0; }\n"})
 
 
 def read(folder: Path, text: str, scenario: str = "short") -> Reading:
