@@ -343,6 +343,32 @@ def named(records: Iterable[RunRecord]) -> list[RunRecord]:
     return [structs.replace(record, arms=tuple(_renamed(record.arms, own))) for record in every]
 
 
+def without_folders(records: Iterable[RunRecord]) -> tuple[list[RunRecord], dict[str, str]]:
+    """The runs, as others may read them, and the name there of each C file of the user's own.
+
+    It is the end of the file's path, as short as no other file of these runs has it.
+    """
+    every = list(records)
+    own = {trial.workload for record in every for trial in record.trials if trial.outside}
+    ends = Counter(end for file in own for end in _ends(file))
+    told = {file: f"./{next(end for end in _ends(file) if ends[end] == 1)}" for file in own}
+
+    def carried(record: RunRecord) -> RunRecord:
+        trials = (
+            structs.replace(one, workload=told.get(one.workload, one.workload))
+            for one in record.trials
+        )
+        return structs.replace(record, trials=tuple(trials))
+
+    return [carried(record) for record in every], told
+
+
+def _ends(file: str) -> Iterator[str]:
+    """The ends of a path, from its name on."""
+    parts = file.split("/")
+    return ("/".join(parts[at:]) for at in reversed(range(len(parts))))
+
+
 def reference(name: str, kernel: KernelIdentity) -> str:
     """What means a kernel in a command, of one that is called so."""
     if kernel.version:

@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import click
-from msgspec import structs
 
 from kdelta import programs
 from kdelta.analysis import lab
@@ -77,18 +76,12 @@ def report(
     if not mail:
         raise click.UsageError("say what to write: --mail")
     other = one_record(runs, beside) if beside else None
-    # Without folders of this machine: a file of one's own goes with the mail.
     record = one_record(runs, run)
-    own = {trial.workload for trial in record.trials if trial.outside}
-    sent = {path: f"./{Path(path).name}" for path in own}
-    if len({*sent.values()}) < len(sent):
-        cause = "two C files of this run have one name"
-        raise SpecError(cause, place=f"run {record.run_id}", action="run each on its own")
-    trials = [structs.replace(t, workload=sent.get(t.workload, t.workload)) for t in record.trials]
-    found = claim(structs.replace(record, trials=tuple(trials)), other, scenario=scenario)
+    (carried,), sent = lab.without_folders([record])
+    found = claim(carried, other, scenario=scenario)
     workloads = loadable(ladder.workload for ladder in found.report.ladders)
     head = found.headline.ladder if found.headline else found.report.ladders[0]
-    program = next((programs.asked(file_of(one)) for one in own if sent[one] == head.workload), "")
+    program = next((programs.asked(file_of(one)) for one in sent if sent[one] == head.workload), "")
     letter = mails.Letter(workloads=workloads, program=program)
     if tree:
         explained = found.explanation
@@ -141,7 +134,8 @@ def _write(out: Path, runs: Path, address: str) -> str:
     if out.is_dir() and any(out.iterdir()) and not (out / _MARK).is_file():
         raise SpecError("holds something else", place=str(out), action="name a new folder")
     found = list(_read(runs))
-    named = lab.named(record for _, record in found)
+    carried, _ = lab.without_folders(record for _, record in found)
+    named = lab.named(carried)
     folders = (folder for folder, _ in found)
     every = {record.run_id: (folder, record) for folder, record in zip(folders, named, strict=True)}
     journals = bisections(runs) if runs.is_dir() else []
