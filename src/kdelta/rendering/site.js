@@ -101,7 +101,7 @@
     document.getElementById("said").textContent = found.length
       ? `${names[1]} does more work than ${names[0]} in ${more} of ${found.length}` +
         ` scenario${found.length === 1 ? "" : "s"}, and less in ${less}` +
-        (unsure ? `; ${unsure} are undecided, for the reason beside each.` : ".")
+        (unsure ? `; undecided, for the reason beside each: ${unsure}.` : ".")
       : `No page compares ${names[0]} with ${names[1]}: choose an older kernel first, and a newer.`;
     unsort();
     body.replaceChildren(...found.map(line));
