@@ -6,9 +6,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import io
 import os
 import re
 import stat
+import sys
 import tempfile
 import threading
 import tomllib
@@ -21,6 +23,7 @@ import msgspec
 from kdelta.errors import SpecError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from email.message import Message
 
 _BLOCK = 1 << 20
@@ -108,15 +111,34 @@ class NotPlainError(OSError):
     """A file that is not to be read: a pipe, a device, a folder, or one that is too large."""
 
 
-def content(path: Path, most: int) -> bytes:
-    """A file of at most so many bytes, maybe a stranger's.  Raises NotPlainError and OSErrors."""
+class _Present(io.FileIO):
+    """A file that says what it has now, and is not waited for: some of the kernel's never end."""
+
+    def readinto(self, buffer: Any) -> int:
+        got = super().readinto(buffer)
+        if got is None:
+            raise NotPlainError(errno.EAGAIN, "it gives nothing to read now", str(self.name))
+        return got
+
+
+@contextlib.contextmanager
+def opened(path: Path, most: int = sys.maxsize) -> Iterator[io.BufferedReader[_Present]]:
+    """A file of at most so many bytes, maybe a stranger's, to be read.  Raises NotPlainError, also
+    while it is read, and OSErrors.
+    """
     _check_plain(path.stat(), path, most)  # opening a device may already do something
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-    with os.fdopen(descriptor, "rb") as stream:
-        facts = os.fstat(descriptor)
-        _check_plain(facts, path, most)
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+    with io.BufferedReader(_Present(path, opener=lambda name, _: os.open(name, flags))) as stream:
+        _check_plain(os.fstat(stream.fileno()), path, most)
+        yield stream
+
+
+def content(path: Path, most: int) -> bytes:
+    """What such a file holds.  Raises NotPlainError and OSErrors."""
+    with opened(path, most) as stream:
+        facts = os.fstat(stream.fileno())
         found = stream.read(most + 1)
-        later = os.fstat(descriptor)
+        later = os.fstat(stream.fileno())
     _check_plain(facts, path, most, size=len(found))
     if (later.st_size, later.st_mtime_ns) != (facts.st_size, facts.st_mtime_ns):
         raise NotPlainError(errno.EBUSY, "it changes while it is read", str(path))
@@ -197,7 +219,7 @@ def sync_tree(folder: Path) -> None:
 
 def sha256_of(path: Path) -> str:
     """Hexadecimal SHA-256 of a file's content."""
-    with path.open("rb") as stream:
+    with opened(path) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 

@@ -11,16 +11,17 @@ import hashlib
 import io
 import json
 import re
+import shutil
 import stat
 import tarfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 from kdelta.errors import SpecError, StoreError
-from kdelta.files import content, sha256_of
+from kdelta.files import NotPlainError, content, opened, sha256_of, words_of
 from kdelta.journal.files import MOST_BYTES, disk_errors
 from kdelta.journal.run import RUNS
 from kdelta.printable import printable, quoted
@@ -31,6 +32,7 @@ RUN = "run"  # the folder of the run in it
 _MOST_FILES = 50_000
 _MOST_NAME = 240
 _MOST_BYTES = 2 << 30
+_MOST_END = tarfile.RECORDSIZE + 2 * tarfile.BLOCKSIZE  # zeros that tar itself writes
 _PART = r"[A-Za-z0-9_+~=@,-][A-Za-z0-9._+~=@,-]*"
 _NAME = re.compile(rf"{_PART}(?:/{_PART})*")
 _LINE = re.compile(r"([0-9a-f]{64})  (.+)")
@@ -93,33 +95,38 @@ def unpack(archive: Path, target: Path) -> None:
     Raises SpecError for what is no bundle: links, devices, names that lead out of the folder, more
     than the archive can hold, twice the same; StoreError when the disk fails.
     """
-    with disk_errors(archive):
-        facts = archive.stat()
-    if not stat.S_ISREG(facts.st_mode):
-        raise _no_bundle(archive, "it is no plain file")
-    if facts.st_size > _MOST_BYTES:
-        raise _no_bundle(archive, f"it has more than {_MOST_BYTES >> 30} GiB")
-    seen: set[str] = set()
     try:
-        with disk_errors(target), tarfile.open(archive, mode="r:", tarinfo=_Member) as tar:
-            for member in tar:
-                _check_member(member, seen)
-                seen.add(member.name)
-                source = tar.extractfile(member)
-                if source is None:
-                    raise _no_bundle(archive, f"{quoted(member.name)} is no file")
-                path = target / member.name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                with path.open("xb") as out:
-                    while piece := source.read(1 << 20):
-                        out.write(piece)
-            _check_end(archive, tar.offset)
+        with opened(archive, _MOST_BYTES) as stream:
+            seen = _unpacked(stream, target)
+    except NotPlainError as error:
+        raise _no_bundle(archive, words_of(error)) from error
+    except (FileExistsError, NotADirectoryError) as error:
+        raise _no_bundle(archive, "a file in it is also a folder") from error
     except (tarfile.TarError, EOFError, ValueError, RecursionError) as error:
         raise _no_bundle(archive, printable(str(error), 300)) from error
-    except FileExistsError as error:
-        raise _no_bundle(archive, f"{quoted(str(error.filename or ''))} is there twice") from error
+    except OSError as error:
+        cause, action = f"it cannot be unpacked: {words_of(error)}", "point TMPDIR elsewhere"
+        raise StoreError(cause, place=str(error.filename or target), action=action) from error
     if not {MANIFEST, f"{RUN}/{RUNS.file}"} <= seen:
         raise _no_bundle(archive, f"it lacks {MANIFEST} or {RUN}/{RUNS.file}")
+
+
+def _unpacked(stream: IO[bytes], target: Path) -> set[str]:
+    """The names of the files that are put there.  Raises ValueError for what no bundle has."""
+    seen: set[str] = set()
+    with tarfile.open(fileobj=stream, mode="r:", tarinfo=_Member) as tar:
+        for member in tar:
+            _check_member(member, seen)
+            seen.add(member.name)
+            path = target / member.name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("xb") as out:
+                shutil.copyfileobj(cast("IO[bytes]", tar.extractfile(member)), out)
+        stream.seek(tar.offset)
+    rest = stream.read(_MOST_END + 1)
+    if len(rest) > _MOST_END or rest.strip(b"\0"):
+        raise ValueError("there are bytes behind its last file")
+    return seen
 
 
 class _Member(tarfile.TarInfo):
@@ -132,15 +139,6 @@ class _Member(tarfile.TarInfo):
                 f"{quoted(found.name, _MOST_NAME)} has more than {MOST_BYTES >> 20} MiB"
             )
         return found
-
-
-def _check_end(archive: Path, at: int) -> None:
-    """Raise ValueError for anything but zeros behind the last file."""
-    with archive.open("rb") as stream:
-        stream.seek(at)
-        while piece := stream.read(1 << 20):
-            if piece.strip(b"\0"):
-                raise ValueError("there are bytes behind its last file")
 
 
 def _check_member(member: tarfile.TarInfo, seen: set[str]) -> None:
