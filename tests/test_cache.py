@@ -25,6 +25,7 @@ SOME = (
     CacheKind(name="kind", holds="", again=""),
     CacheKind(name="large", holds="", again="", read=()),
     CacheKind(name="limited", holds="", again="", limit_mib=1),
+    CacheKind(name="placed", holds="", again="", in_place=True),
 )
 
 
@@ -394,6 +395,25 @@ def test_usage_lists_the_largest_first() -> None:
     assert first.size > 1000 > second.size
     assert cache.clear("large") == 0
     assert [row.kind for row in cache.usage()] == ["kind"]
+
+
+def test_what_nobody_worked_in_is_not_walked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def summed() -> int:
+        return sum(row.size for row in cache.usage())
+
+    with cache.workplace("placed", "mine") as place:
+        fill(place)
+        assert summed() == 1  # not noted: it may change
+        fill(place, "xx")
+    assert summed() == 2
+    with monkeypatch.context() as patch:
+        patch.setattr(cache, "_size", lambda _: pytest.fail("walked"))
+        assert summed() == 2
+    with cache.workplace("placed", "mine") as place:
+        fill(place, "xxx")
+    assert summed() == 3
+    assert cache.clear("placed") == 0
+    assert cache.present() == []
 
 
 def test_digests_keep_parts_apart() -> None:

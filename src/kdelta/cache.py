@@ -13,6 +13,7 @@ import contextlib
 import hashlib
 import os
 import shutil
+import stat
 import tempfile
 import threading
 import uuid
@@ -33,7 +34,7 @@ _LOCK_S = 6 * 3600.0
 _LOCKS = "locks"
 _HELD = "entries"  # the file of all holds
 _MAKING, _GONE = ".making-", ".gone-"
-_COMPARED = ".compared.json"
+_COMPARED, _SIZES, _MOST_NOTE = ".compared.json", ".sizes.json", 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,10 +226,10 @@ def make_room(kind: str, keep: Path | None = None) -> None:
 
 
 def _evict(kind: str, limit: int, keep: Path | None) -> None:
-    rows = []
-    for path in children(kind):
+    sizes, rows = _sizes(kind), []
+    for path, size in sizes.items():
         with contextlib.suppress(FileNotFoundError):
-            rows.append((path.stat().st_mtime, path, _size(path)))
+            rows.append((path.stat().st_mtime, path, size))
     total = sum(size for _, _, size in rows)
     for _, path, size in sorted(rows):
         if total <= limit:
@@ -284,12 +285,12 @@ def _sweep(place: Path) -> None:
             _delete(path)
 
 
-def usage() -> tuple[Usage, ...]:
+def usage(progress: Callable[[str, float], object] = lambda *_: None) -> tuple[Usage, ...]:
     """What the cache holds, one row per kind, largest first."""
-    rows = [
-        Usage(kind=kind, entries=len(children(kind)), size=_size(root() / kind))
-        for kind in present()
-    ]
+    rows = []
+    for kind in present():
+        sizes = _sizes(kind, progress)
+        rows.append(Usage(kind=kind, entries=len(sizes), size=sum(sizes.values())))
     return tuple(sorted(rows, key=lambda row: -row.size))
 
 
@@ -304,6 +305,7 @@ def clear(kind: str) -> int:
     left = sum(not remove(path) for path in children(kind))
     _sweep(root() / kind)
     with contextlib.suppress(OSError):  # not empty
+        (root() / kind / _SIZES).unlink(missing_ok=True)
         (root() / kind).rmdir()
     return left
 
@@ -315,17 +317,52 @@ def children(kind: str) -> list[Path]:
     return []
 
 
+def _sizes(
+    kind: str, progress: Callable[[str, float], object] = lambda *_: None
+) -> dict[Path, int]:
+    """Bytes of all of a kind.  What changes in a workplace alone is not walked again unused: a tree
+    has 100,000 files.
+    """
+    note, paths = root() / kind / _SIZES, children(kind)
+    in_place = kind in KINDS and KINDS[kind].in_place
+    known = files.kept(note, _MOST_NOTE, dict[str, tuple[int, int]]) if in_place else None
+    sizes, noted = dict[Path, int](), dict[str, tuple[int, int]]()
+    for at, path in enumerate(paths):
+        progress(f"summing up {kind}", at / len(paths))
+        with contextlib.suppress(OSError):  # evicted by another process meanwhile
+            changed = path.stat().st_ctime_ns  # also by who takes the lock after this
+            still = in_place and _is_free(path)
+            then, size = (known or {}).get(path.name, (0, 0))
+            sizes[path] = size if then == changed else _size(path)
+            if still:
+                noted[path.name] = changed, sizes[path]
+    if noted != (known or {}):
+        with contextlib.suppress(OSError):  # a read-only cache still serves
+            files.keep(note, msgspec.json.encode(noted))
+    return sizes
+
+
+def _is_free(place: Path) -> bool:
+    """True when nobody works in it; False also in a cache that cannot be written."""
+    with contextlib.suppress(OSError):
+        return not locks.is_held(root() / _LOCKS / f"{_lock(place)}.lock")
+    return False
+
+
 def _size(place: Path) -> int:
     """Bytes of all files at or below a place; of an entry, as its list says."""
     rows = files.listed(place)
     if rows:
         return sum(max(row.size if row.stored is None else row.stored, 0) for row in rows)
-    total = 0
-    paths = (Path(at) / name for at, _, names in os.walk(place) for name in names)
-    for path in (place, *paths):
-        with contextlib.suppress(FileNotFoundError):  # evicted by another process meanwhile
-            facts = path.lstat()
-            total += 0 if files.is_folder(path) else min(facts.st_size, facts.st_blocks * 512)
+    total, left = 0, [str(place)]
+    while left:
+        path = left.pop()
+        with contextlib.suppress(OSError):  # evicted by another process meanwhile
+            facts = os.lstat(path)
+            if stat.S_ISDIR(facts.st_mode):
+                left += [one.path for one in os.scandir(path)]
+            else:
+                total += min(facts.st_size, facts.st_blocks * 512)
     return total
 
 

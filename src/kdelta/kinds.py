@@ -16,7 +16,7 @@ class CacheKind:
 
     limit_mib: beyond it the longest unused ones go; the environment variable `variable` sets
     another one.  read: which files of an entry are read and compared with their SHA-256 when a
-    process first uses it; of the others the size is.
+    process first uses it; of the others the size is.  in_place: they change in a workplace alone.
     """
 
     name: str  # of its folder
@@ -24,6 +24,7 @@ class CacheKind:
     again: str  # how one that is gone comes back
     limit_mib: int | None = None
     read: tuple[str, ...] = ("*",)
+    in_place: bool = False
 
     @property
     def variable(self) -> str:
@@ -68,7 +69,7 @@ _ALL = (
     CacheKind("sources", "source trees of kernels, as git objects",
               "fetched from the archive, or read again"),
     CacheKind("trees", "checked-out sources with warm build directories, about 2 GB each",
-              "checked out and built", limit_mib=20480),
+              "checked out and built", limit_mib=20480, in_place=True),
     CacheKind("builds", "kernels built from source", "built", limit_mib=8192),
     CacheKind("transplants", "images of releases with the functions that a patch changes",
               "compiled", limit_mib=2048),

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Callable, Sequence
 from itertools import groupby
@@ -180,7 +181,7 @@ def source(*, release: str, output: Path | None) -> None:
         name = tree_reference.located(wanted, progress=progress).release
         folder = output or Path(f"linux-{name}")
         output_path(folder, folder=True)
-        if folder.exists():
+        if os.path.lexists(folder):
             raise SpecError("it is there already", place=str(folder), action="name another: -o")
         found = tree_reference.of_release(name, progress=progress)
         progress(f"writing {folder}", 0.0)
@@ -271,7 +272,9 @@ def show_cache() -> None:
     """Print what the cache holds, the largest first."""
     click.echo(f"{store.root()}")
     rows = []
-    for row in store.usage():
+    with reporting() as progress:
+        usage = store.usage(progress)
+    for row in usage:
         kind = KINDS.get(row.kind)
         limit = f"{kind.limit_mib}" if kind and kind.limit_mib is not None else ""
         what = f"{kind.holds}; {kind.again}" if kind else "left by another version of kdelta"
