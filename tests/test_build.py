@@ -74,6 +74,25 @@ def test_an_error_quotes_the_compiler(source: Path) -> None:
         make(source)
 
 
+@pytest.mark.parametrize(
+    ("answers", "why"),
+    [("exec sleep 60", "did not end within 2 s"), ("", "gave no answer that can be read: nothing"),
+     ("yes", "printed more than 1 MiB"), ("[ $1 != --version ] || echo 1", "wrote no it"),
+     ("[ $1 = --version ] && exec echo 2; exec sleep 60", "did not end within 2 s")],
+)  # fmt: skip
+def test_what_is_no_compiler_is_told_soon(
+    answers: str, why: str, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "_REST_S", 1.5)
+    monkeypatch.setattr(process.printed, "__defaults__", (1 << 20,))
+    compiler = tmp_path / "cc"
+    compiler.write_text(f"#!/bin/sh\n{answers}\n")
+    compiler.chmod(0o755)
+    with pytest.raises(BuildError, match=why) as caught:
+        make(source, compiler=str(compiler))
+    assert f"type -a {compiler}" in caught.value.sentence()
+
+
 def test_what_compiler_leaves_when_it_is_killed_lies_in_cache(source: Path, tmp_path: Path) -> None:
     """Beside what it makes, which goes with it; it lay in /tmp."""
     compiler = tmp_path / "cc"

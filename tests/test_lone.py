@@ -122,9 +122,12 @@ def test_a_file_that_calls_kd_start_needs_no_toml(
 def test_the_new_pair_agrees_with_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert CliRunner().invoke(cli, ["workload", "new", "mine"]).exit_code == 0
-    again = CliRunner().invoke(cli, ["workload", "new", "mine"])
-    assert isinstance(again.exception, SpecError)
-    assert "is there already" in again.exception.sentence()
+    Path("other.c").symlink_to("nothing")
+    for name in ("mine", "other"):
+        again = CliRunner().invoke(cli, ["workload", "new", name])
+        assert isinstance(again.exception, SpecError)
+        assert "is there already" in again.exception.sentence()
+    assert not Path("nothing").exists()
     done, reading = ran(tmp_path / "mine.c", "base_4m")
     assert done.returncode == 0
     assert len(reading.samples) == 3

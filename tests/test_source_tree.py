@@ -163,6 +163,18 @@ def test_a_makefile_without_version_is_refused(tmp_path: Path) -> None:
         of_folder(root)
 
 
+@pytest.mark.parametrize("said", ["", "echo /", "echo x", "yes | head -n 9"])
+def test_a_git_that_answers_anything_is_told(
+    said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = kernel_tree.committed(tmp_path / "linux")
+    (tmp_path / "git").write_text(f"#!/bin/sh\n{said}\n")
+    (tmp_path / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(InfraError, match="git gave no answer that can be read: "):
+        of_commit(root, "HEAD")
+
+
 def test_unknown_commits_and_folders_are_refused(tmp_path: Path) -> None:
     root = kernel_tree.committed(tmp_path / "linux")
     with pytest.raises(SpecError, match="no commit v9"):

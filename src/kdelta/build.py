@@ -74,11 +74,14 @@ def compiled(
         searched = [f"-I{path}" for path in headers]
         argv = [compiler, *flags, *searched, *units, "-o", str(folder / name)]
         try:
-            process.run(argv, timeout=_TIMEOUT_S, env={"TMPDIR": str(folder)})
+            process.run(argv, timeout=_TIMEOUT_S, env={"TMPDIR": str(folder)}, quick=True)
+        except process.SlowError as error:
+            raise BuildError(error.cause, action=process.action(compiler)) from error
         except InfraError as error:
             cause = f"{name} does not compile: {error.cause}"
             action = f"is its C library there? On Debian: apt-get install {package}"
             raise BuildError(cause, place=str(sources[0]), action=action) from error
+        _check_made(folder / name, compiler)
 
     return _note(own, cache.entry("build", key, make) / name)
 
@@ -97,39 +100,57 @@ def theirs(
     argv = [compiler, *flags, "-fmax-errors=20", str(source)]
     with tempfile.TemporaryDirectory(prefix="kdelta-c-") as place:
         text = Path(place, "text.i")
-        _compiled(source, caged([*argv, "-w", "-E", "-P", "-o", str(text)], Path(place)))
+        words = caged([*argv, "-w", "-E", "-P", "-o", str(text)], Path(place))
+        _compiled(source, words, text, compiler)
         key = cache.digest("theirs", version, compiler, *flags, sha256_of(text))
 
     def make(folder: Path) -> None:
-        words = caged([*argv, "-o", str(folder / "program")], folder)
-        made = _compiled(source, words, env={"TMPDIR": str(folder)})
+        program = folder / "program"
+        words = caged([*argv, "-o", str(program)], folder)
+        made = _compiled(source, words, program, compiler, env={"TMPDIR": str(folder)})
         (folder / "warnings.txt").write_text(made.stderr)
 
     return _note(own, cache.entry("build", key, make) / "program").parent
 
 
 def _compiled(
-    source: Path, argv: Sequence[str], env: Mapping[str, str] | None = None
+    source: Path,
+    argv: Sequence[str],
+    made: Path,
+    compiler: str,
+    env: Mapping[str, str] | None = None,
 ) -> process.Completed:
-    """What a compiler said of a user's file.  Raises SpecError where it fails."""
+    """What a compiler said of a user's file.  Raises SpecError where it fails, BuildError where it
+    does not end or makes nothing.
+    """
+    argv = [*_BOUNDED, *argv]
     try:
-        done = process.run([*_BOUNDED, *argv], timeout=_TIMEOUT_S, env=env, check=False, quick=True)
+        done = process.run(
+            argv, timeout=_TIMEOUT_S, env=env, check=False, quick=True, name=compiler
+        )
     except process.SlowError as error:
-        raise _endless(source, error.cause) from error
+        _check_included(source)
+        raise BuildError(error.cause, action=process.action(compiler)) from error
     if done.returncode:
         raise _not_c(source, done.stderr)
+    _check_made(made, compiler)
     return done
 
 
-def _endless(source: Path, cause: str) -> SpecError:
-    """The error of a file that compiles in no bounds: by what it includes, or by its size."""
+def _check_made(made: Path, compiler: str) -> None:
+    if not made.is_file():
+        cause = f"{compiler} ended well and wrote no {made.name}"
+        raise BuildError(cause, action=process.action(compiler))
+
+
+def _check_included(source: Path) -> None:
+    """Raise SpecError for a file that includes what may have no end."""
     for name in _INCLUDED.findall(read_once(source).decode(errors="ignore")):
         path = source.parent / name
         with suppress(OSError, ValueError):
             if not stat.S_ISREG(path.stat().st_mode):
                 cause = f"does not compile: it includes {printable(str(path))}, no plain file"
-                return SpecError(cause, place=str(source), action="include plain files")
-    return SpecError(f"does not compile: {cause}", place=str(source), action="make it smaller")
+                raise SpecError(cause, place=str(source), action="include plain files")
 
 
 def _not_c(source: Path, said: str) -> SpecError:
@@ -139,7 +160,9 @@ def _not_c(source: Path, said: str) -> SpecError:
     where, _, cause = re.sub(r"^\S+\.s:\d+: E", " e", first).partition(" error: ")  # as's own
     if not re.search(r":\d", where):
         if re.search(r"Killed signal|out of memory|virtual memory exhausted", first):
-            return _endless(source, "it takes more than 768 MiB of memory or 7 s")
+            _check_included(source)
+            cause = "does not compile: it takes more than 768 MiB of memory or 7 s"
+            return SpecError(cause, place=str(source), action="make it smaller")
         return SpecError(f"does not compile: {cause or first}", place=str(source))
     if "impossible constraint" in cause:
         cause += "; the phase of KD_BEGIN() and of KD_END() is a number from 0 to 7, no variable"
@@ -149,7 +172,9 @@ def _not_c(source: Path, said: str) -> SpecError:
 @remember
 def _compiler_version(compiler: str, package: str) -> str:
     try:
-        return process.run([compiler, "--version"], timeout=_TIMEOUT_S).stdout
+        return process.run([compiler, "--version"], timeout=_TIMEOUT_S, quick=True).told(".+")
     except InfraError as error:
-        cause, action = f"no C compiler {compiler}: {error.cause}", f"apt-get install {package}"
+        cause, action = error.cause, process.action(compiler)
+        if process.which(compiler) is None:
+            cause, action = f"no C compiler {compiler}: {cause}", f"apt-get install {package}"
         raise BuildError(cause, action=action) from error

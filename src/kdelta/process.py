@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import select
 import selectors
 import shlex
@@ -21,6 +22,7 @@ from typing import IO
 
 from kdelta.errors import InfraError
 from kdelta.locks import stopped
+from kdelta.printable import printable
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +55,7 @@ class SlowError(InfraError):
 class Completed:
     """A finished command.  Output is text, undecodable bytes replaced."""
 
+    name: str
     argv: tuple[str, ...]
     returncode: int
     stdout: str
@@ -64,11 +67,25 @@ class Completed:
         lines = [line.strip() for line in (self.stdout + "\n" + self.stderr).splitlines()]
         return next(filter(None, reversed(lines)), "no output")[:300]
 
+    def told(self, form: str) -> str:
+        """What it printed, without the last line's end: text of a form.  Raises InfraError."""
+        text = self.stdout.removesuffix("\n")
+        if not re.fullmatch(form, text, re.DOTALL):
+            said = printable(text.partition("\n")[0], 80) or "nothing"
+            cause = f"{self.name} gave no answer that can be read: {said}"
+            raise InfraError(cause, action=action(self.name))
+        return text
+
 
 def which(program: str) -> Path | None:
     """Path of a program on PATH, or None."""
     found = shutil.which(program)
     return Path(found) if found else None
+
+
+def action(program: str) -> str:
+    """What to do where a program is not what its name says."""
+    return f"see what is called so here: type -a {program}"
 
 
 def quote(argv: Sequence[str]) -> str:
@@ -86,30 +103,34 @@ def run(
     check: bool = True,
     pass_fds: Sequence[int] = (),
     quick: bool = False,
+    name: str = "",
 ) -> Completed:
     """Run a command to its end.  env: added to this process's.  quick: it waits for nobody, and is
-    ended when all of it sleeps.  Raises InfraError when it is missing, takes more than timeout
-    seconds, or (check) exits non-zero.
+    ended when all of it sleeps.  name: the program that it starts.  Raises InfraError when it is
+    missing, takes more than timeout seconds, or (check) exits non-zero.
     """
+    name = name or argv[0]
     pipe, by_hand = subprocess.PIPE, f"run it by hand to see why: {quote(argv)}"
     child = start(argv, stdout=pipe, stderr=pipe, stdin=stdin, cwd=cwd, env=env, pass_fds=pass_fds)
-    watch = Standstill(child.pid, argv[0], quick=quick)
+    watch = Standstill(child.pid, name, quick=quick)
 
     def look(ready: Sequence[object]) -> bool:
         watch.look()
         return quick and not ready and watch.rests()
 
     try:
-        said = printed(child, argv[0], timeout, look)
+        said = printed(child, name, timeout, look)
     except SlowError as error:
         cause = error.cause + (": it was stopped" if stopped(child.pid) else "")
         raise SlowError(cause, action=by_hand) from error
     finally:
         end(child)
     out, err = (text.decode(errors="replace") for text in said)
-    done = Completed(argv=tuple(argv), returncode=child.returncode, stdout=out, stderr=err)
+    done = Completed(
+        name=name, argv=tuple(argv), returncode=child.returncode, stdout=out, stderr=err
+    )
     if check and done.returncode:
-        cause = f"{argv[0]} failed with exit status {done.returncode}: {done.last_words}"
+        cause = f"{name} failed with exit status {done.returncode}: {done.last_words}"
         raise InfraError(cause, action=by_hand)
     return done
 

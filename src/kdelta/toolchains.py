@@ -158,8 +158,8 @@ def _system(name: str, family: Family, major: int) -> Toolchain | None:
 
 
 def _banner(program: Path) -> str:
-    done = process.run([str(program), "--version"], timeout=_COMMAND_S)
-    return done.stdout.partition("\n")[0][:200]
+    done = process.run([str(program), "--version"], timeout=_COMMAND_S, quick=True)
+    return done.told(".+").partition("\n")[0][:200]
 
 
 # -- the archive's ------------------------------------------------------------------------------

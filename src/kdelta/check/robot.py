@@ -450,8 +450,8 @@ def _commits_between(commit: str, old: str, new: str) -> int:
         return -1
     if before == after or not leads(was.commit, now.commit):
         return 0
-    counted = git.ask(root, "rev-list", "--count", f"{was.commit}..{now.commit}").stdout
-    return int(counted or 0)
+    counted = git.ask(root, "rev-list", "--count", f"{was.commit}..{now.commit}")
+    return int(counted.told("[0-9]+"))
 
 
 def _parts(content: bytes) -> tuple[str, str]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -120,7 +121,7 @@ def new(name: str) -> None:
         raise SpecError(f"{name!r} is no name for a workload", action=action)
     files = [Path(f"{name}{suffix}") for suffix in SUFFIXES]
     for file in files:
-        if file.exists():
+        if os.path.lexists(file):  # also a link to nothing, which would be followed
             raise SpecError("is there already", place=str(file), action="take another name")
     for file in files:
         template = data.directory("templates") / f"new{file.suffix}"

@@ -41,7 +41,9 @@ def run(
     finally:
         process.end(child)
     status = child.returncode if child.returncode >= 0 else 128 - child.returncode
-    return process.Completed(argv=tuple(argv), returncode=status, stdout=text, stderr=errors)
+    return process.Completed(
+        name=argv[0], argv=tuple(argv), returncode=status, stdout=text, stderr=errors
+    )
 
 
 def command(program: Path, arguments: Sequence[str], cpus: Sequence[int]) -> list[str]:

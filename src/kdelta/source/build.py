@@ -620,16 +620,12 @@ def _log(key: str) -> Path:
 
 @remember
 def _default_compiler() -> str:
-    try:
-        done = process.run(["gcc", "-dumpversion"], timeout=60)
-    except InfraError as error:
-        raise InfraError(
-            f"there is no C compiler: {error.cause}", action="on Debian: apt-get install gcc"
-        ) from error
-    return f"gcc-{done.stdout.strip().partition('.')[0]}"
+    version = process.run(["gcc", "-dumpversion"], timeout=60, quick=True).told("[0-9.]+")
+    return f"gcc-{version.partition('.')[0]}"
 
 
 @remember
 def _binutils(target: str) -> str:
     linker = "ld" if target == BUILT_FOR else toolchains.binutils("ld", arch.of(target))
-    return process.run([linker, "--version"], timeout=60).stdout.partition("\n")[0]
+    done = process.run([linker, "--version"], timeout=60, quick=True)
+    return done.told(".+").partition("\n")[0]

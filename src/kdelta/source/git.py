@@ -18,6 +18,7 @@ from typing import IO
 from kdelta import cache, process
 from kdelta.errors import InfraError
 
+ID = "[0-9a-f]{40,64}"
 _MADE = "kdelta-made"
 QUICK_S = 120.0
 # A file of a stranger's repository may be a pipe, or have no end.
@@ -103,7 +104,11 @@ def ask(folder: Path, *arguments: str) -> process.Completed:
     """
     quick = arguments[0] in ("rev-parse", "config")
     door, timeout = (_BOUNDED, _ASK_S) if quick else ((), QUICK_S)
-    done = _git(["-C", str(folder), *arguments], None, _ASKING, door=door, timeout=timeout)
+    try:
+        done = _git(["-C", str(folder), *arguments], None, _ASKING, door=door, timeout=timeout)
+    except process.SlowError as error:
+        action = "look for a pipe or a file without end in its .git, and at: type -a git"
+        raise InfraError(error.cause, place=str(folder), action=action) from error
     if done.returncode and "dubious ownership" in done.stderr:
         raise InfraError(
             "git refuses the repository because another user owns it",
@@ -127,7 +132,9 @@ def _git(
     theirs = sorted(name for name in os.environ if name.startswith("GIT_") and name not in env)
     unset = [word for name in theirs for word in ("-u", name)]
     argv = [*door, *(("env", *unset) if theirs else ()), "git", *_SETTINGS, *arguments]
-    return process.run(argv, timeout=timeout, cwd=cwd, env=env, stdin=stdin, check=check)
+    return process.run(
+        argv, timeout=timeout, cwd=cwd, env=env, stdin=stdin, check=check, name="git"
+    )
 
 
 def raise_if_full(said: str) -> None:
@@ -139,7 +146,7 @@ def raise_if_full(said: str) -> None:
 def work_tree(tree: str, title: str, folder: Path) -> None:
     """Write a tree of kdelta's repository into a new folder, as a repository with one commit."""
     author = ("-c", "user.name=kdelta", "-c", "user.email=kdelta@localhost")
-    commit = run("commit-tree", tree, "-m", title, settings=author).stdout.strip()
+    commit = run("commit-tree", tree, "-m", title, settings=author).told(ID)
     _git(["init", "--quiet", "--template=", str(folder)], folder.parent, _OWN, check=True)
     with scratch_folder() as scratch:
         (scratch / "wanted").write_text(f"{commit}\n")

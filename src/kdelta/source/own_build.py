@@ -85,7 +85,7 @@ def _compiler(folder: Path, made_by: str, command: str) -> Toolchain:
     program = process.which(words[-1]) if words else None
     have = ""
     if program:
-        done = process.run([*words, "--version"], timeout=_QUICK_S, check=False)
+        done = process.run([*words, "--version"], timeout=_QUICK_S, check=False, quick=True)
         have = done.stdout.partition("\n")[0]
     if program is None or have != made_by or "gcc" not in have:
         cause = (

@@ -121,7 +121,7 @@ def applying(
                     place=name or ", ".join(file.name for file in files[:3]),
                     action="make it against this very source",
                 )
-            return run("write-tree").stdout.strip()
+            return run("write-tree").told(git.ID)
 
         yield apply
 
@@ -157,8 +157,8 @@ def replaced(tree: str, path: str, file: Path, *, borrowed: Path | None) -> str:
         )
     made = git.run("hash-object", "-w", "--no-filters", "--", str(file.absolute()))
     with _edited(tree, borrowed) as run:
-        run("update-index", "--cacheinfo", f"{entry[0]},{made.stdout.strip()},{path}")
-        return run("write-tree").stdout.strip()
+        run("update-index", "--cacheinfo", f"{entry[0]},{made.told(git.ID)},{path}")
+        return run("write-tree").told(git.ID)
 
 
 def quilt(folder: Path) -> tuple[Path, ...]:

@@ -78,9 +78,9 @@ def of_commit(path: Path, commit: str) -> SourceTree:
             raise SpecError(
                 f"the repository has no commit {commit}", place=f"{root}", action=action
             )
-        ids.append(done.stdout.strip())
+        ids.append(done.told(git.ID))
     where = ("--git-path", "objects", "--git-common-dir")
-    objects, common = git.ask(root, "rev-parse", *where).stdout.split("\n")[:2]
+    objects, common = git.ask(root, "rev-parse", *where).told(r"[^\n]+\n[^\n]+").split("\n")
     # Work trees of one repository share a line: their commits are alike.
     line = _line_of((root / common).resolve())
     found = SourceTree(
@@ -155,7 +155,7 @@ def added(
             index=index, work_tree=folder, borrowed=borrowed, settings=settings,
             timeout=git.LONG_S,
         )  # fmt: skip
-        return git.run("write-tree", index=index, borrowed=borrowed).stdout.strip()
+        return git.run("write-tree", index=index, borrowed=borrowed).told(git.ID)
 
 
 def _work_tree(root: Path) -> SourceTree:
@@ -255,7 +255,7 @@ def _root(path: Path) -> Path | None:
     folder = _folder(path)
     done = git.ask(folder, "rev-parse", "--show-toplevel")
     if done.returncode == 0:
-        return Path(done.stdout.rstrip("\n")).resolve()
+        return Path(done.told("/.*")).resolve()
     bare = git.ask(folder, "rev-parse", "--is-bare-repository").stdout.strip() == "true"
     return folder.resolve() if bare else None
 
