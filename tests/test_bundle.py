@@ -259,13 +259,18 @@ def test_a_long_name_is_packed_and_unpacked(packed: Path, tmp_path: Path) -> Non
     assert (tmp_path / name).read_bytes() == b"text"
 
 
-PACKED = gzip.compress(tarfile.TarInfo("run/run.json").tobuf() + bytes(4096), mtime=0)
+HEADS = {
+    name: tarfile.TarInfo(name).tobuf() for name in (MANIFEST, "run/run.json", "run/run.json/x")
+}
+PACKED = gzip.compress(HEADS["run/run.json"] + bytes(4096), mtime=0)  # small, and becomes large
+LONG = HEADS[MANIFEST] + HEADS["run/run.json"] + bytes(1 << 20)
+FOLDER = b"".join(HEADS.values()) + bytes(1024)
 
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"\0" * 4096, b"PK\x03\x04" + b"x" * 4096, b"\x1f\x8b", PACKED],
-    ids=["empty", "zeros", "zip", "cut", "packed"],  # what is small and becomes large is no bundle
+    [b"", b"\0" * 4096, b"PK\x03\x04" + b"x" * 4096, b"\x1f\x8b", PACKED, LONG, FOLDER],
+    ids=["empty", "zeros", "zip", "cut", "packed", "long", "folder"],
 )
 def test_what_is_no_archive_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.tar").write_bytes(content)
@@ -326,10 +331,10 @@ def test_what_is_whole_and_not_understood_is_another_kdeltas(packed: Path, tmp_p
     flat = " ".join(done.output.split())
     assert done.exit_code == 1
     assert "run/run.json: the file is damaged" in flat
-    assert "it was written by another state of kdelta 0.1.0" in flat
+    assert "it is damaged, or another state of kdelta 0.1.0 wrote it" in flat
     refused = call(reproduce, tmp_path / "x.tar").exception
     assert isinstance(refused, SpecError)
-    assert refused.action.startswith("it was written by another state of kdelta")
+    assert refused.action.startswith("it is damaged, or another state of kdelta")
     result = contents(packed)["run/trials/0000/result.json"]
     done = forged(packed, tmp_path / "z.tar", **{"run__trials__0000__result.json": b"{" + result})
     lost = call(reproduce, tmp_path / "z.tar").exception

@@ -424,9 +424,10 @@ def test_a_plan_with_an_unknown_key_is_refused(folder: Path, key: str) -> None:
 
 def test_a_plan_whose_trials_are_of_no_arm_is_refused(folder: Path) -> None:
     trials = json.loads((folder / "run.json").read_text())["trials"]
-    changed(folder / "run.json", trials=[trials[0] | {"arm": 99}, *trials[1:]])
-    with pytest.raises(StoreError, match="its trials are not those of its arms"):
-        RunJournal.open(folder)
+    for wrong in ({"arm": 99}, {"index": -1}):
+        changed(folder / "run.json", trials=[trials[0] | wrong, *trials[1:]])
+        with pytest.raises(StoreError, match="its trials are not those of its arms"):
+            RunJournal.open(folder)
     changed(folder / "run.json", created="99999-01-01T00:00:00Z")
     with pytest.raises(StoreError, match="damaged: Invalid isoformat string"):
         RunJournal.open(folder)

@@ -28,7 +28,8 @@ class KdeltaError(Exception):
 
     def sentence(self) -> str:
         """The whole error as one sentence: place, cause, next action."""
-        place = self.place if len(self.place) <= 200 else f"...{self.place[-200:]}"
+        place = os.path.normpath(self.place) if "/../" in self.place else self.place
+        place = place if len(place) <= 200 else f"...{place[-200:]}"
         text = f"{place}: {self.cause}" if place else self.cause
         return f"{text}; {self.action}" if self.action else text
 

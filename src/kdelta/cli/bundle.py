@@ -176,7 +176,7 @@ def _written_by(folder: Path) -> str:
     version = printable(told.kdelta_version, 40) if told else "of another version"
     own = options.VERSION
     if version == own:
-        return f"it was written by another state of kdelta {own}, that is being changed: use that"
+        return f"it is damaged, or another state of kdelta {own} wrote it: use that"
     return f"it was written by kdelta {version}, this is {own}: use that one"
 
 

@@ -115,6 +115,7 @@ def host() -> None:
 @_file
 def add(name: str, address: str, file: Path) -> None:
     """Write a machine into LAB.TOML as pool NAME."""
+    pools.check_name(name)
     pools.ssh_words(address)
     old = given(file, pools.MOST_BYTES).decode(errors="replace") if os.path.lexists(file) else ""
     if f"[pool.{name}]" in old.splitlines():

@@ -306,8 +306,11 @@ def _invoke(arguments: list[str]) -> int:
 def _check_words(words: Sequence[str]) -> None:
     """Raise SpecError for an empty word, and InfraError without a folder to be in."""
     if empty := next((at for at, word in enumerate(words) if not word.rpartition("=")[2]), None):
-        action = "leave it out, or say what is meant"
-        raise SpecError(f"the word behind {quoted(words[empty - 1])} is empty", action=action)
+        word, action = words[empty], "leave it out, or say what is meant"
+        what = (
+            f"what {quoted(word)} sets" if word else f"the word behind {quoted(words[empty - 1])}"
+        )
+        raise SpecError(f"{what} is empty", action=action)
     try:
         Path.cwd()
     except OSError as error:

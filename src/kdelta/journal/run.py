@@ -310,7 +310,7 @@ def _without_result(trial: TrialRecord) -> TrialRecord:
 
 def _sound(plan: _Plan) -> bool:
     """True when each trial is once there and of an arm, and a shell takes the name as it stands."""
-    once = len({trial.index for trial in plan.trials}) == len(plan.trials)
+    once = len({trial.index for trial in plan.trials if trial.index >= 0}) == len(plan.trials)
     arms = [arm.index for arm in plan.arms]
     of_arms = {trial.arm for trial in plan.trials} <= set(arms)
     named = re.fullmatch(r"[\w.+~=@,-]*", plan.run_id)

@@ -26,7 +26,7 @@ import msgspec
 
 from kdelta import arch, cache, elf, process
 from kdelta.errors import InfraError, SpecError
-from kdelta.files import decoded, digest_of
+from kdelta.files import decoded, digest_of, words_of
 
 _BANNER = re.compile(rb"Linux version (\d[!-~]{2,127}) (\([ -~]{1,500})")
 _RELEASE = re.compile(r"\d+\.\d[\w.+~-]{0,120}")
@@ -168,13 +168,17 @@ def _check_sections(data: Data) -> None:
 
 def _bzimage_payload(data: Data) -> bytes:
     offset, size = struct.unpack_from("<II", data, 0x248)
-    begin = ((data[0x1F1] or 4) + 1) * 512 + offset
-    return data[begin : begin + size]
+    return _within(data, ((data[0x1F1] or 4) + 1) * 512 + offset, size)
 
 
 def _zboot_payload(data: Data) -> bytes:
-    offset, size = struct.unpack_from("<II", data, 8)
-    return data[offset : offset + size]
+    return _within(data, *struct.unpack_from("<II", data, 8))
+
+
+def _within(data: Data, begin: int, size: int) -> bytes:
+    if not size or begin + size > len(data):
+        raise BadImage(f"its payload is not in the file, which has {len(data)} bytes")
+    return data[begin : begin + size]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -378,7 +382,7 @@ def decompressed(packed: bytes, most: int = _LIMIT_BYTES) -> bytes:
             try:
                 plain = unpack(packed)
             except (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError) as error:
-                raise BadImage(f"its payload is damaged: {error}") from error
+                raise BadImage(f"its payload is damaged: {words_of(error)}") from error
             if len(plain) >= most:
                 raise BadImage("its payload is too large")
             return plain
@@ -408,7 +412,7 @@ def _by_program(*command: str) -> Callable[[bytes], bytes]:
             argv = [*command, str(source), *(() if command[0] == "lz4" else ("-o",)), str(target)]
             done = process.run(argv, timeout=_UNPACK_S, check=False)
             if done.returncode:
-                raise ValueError(done.last_words)
+                raise ValueError(f"{command[0]} does not unpack it")
             with target.open("rb") as stream:
                 return stream.read(_LIMIT_BYTES)
 

@@ -20,6 +20,7 @@ from kdelta import cache, process
 from kdelta.archive.apt import Progress
 from kdelta.errors import SpecError
 from kdelta.files import path_of
+from kdelta.printable import printable
 from kdelta.source import git
 
 _VERSION = re.compile(
@@ -65,10 +66,9 @@ def of_commit(path: Path, commit: str) -> SourceTree:
     """The tree of a commit of the repository at `path`.  Raises SpecError where it is no kernel."""
     root = _root(path)
     if root is None:
-        raise SpecError(
-            f"{path} is not in a git repository, so it has no commit {commit}",
-            action="name the folder alone, or a clone",
-        )
+        why = printable(git.ask(_folder(path), "rev-parse").last_words)
+        cause = f"{path} is not in a git repository that can be read, so it has no commit {commit}"
+        raise SpecError(f"{cause}: {why}", action="name the folder alone, or a clone")
     ids = []
     for kind in ("commit", "tree"):
         word = f"{commit}^{{{kind}}}"

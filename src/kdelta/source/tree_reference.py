@@ -235,7 +235,7 @@ def of_word(word: str) -> Variant:
         if "/" in word or not brought.is_file():
             known = brought_along()
             raise SpecError(
-                f"there is no variant {word}",
+                f"{word} is no plain file" if path.exists() else f"there is no variant {word}",
                 action=f"{meant(word, known)}name a patch file, or one of: {', '.join(known)}",
             )
         path = brought

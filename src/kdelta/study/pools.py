@@ -81,6 +81,13 @@ def ssh_words(text: str, place: str = "") -> list[str]:
     return [*(["-p", str(port)] if found["port"] else []), *user, "--", found["host"].strip("[]")]
 
 
+def check_name(name: str, place: str = "") -> None:
+    """Raise SpecError for a name that no pool can have."""
+    if not _NAME.fullmatch(name):
+        cause = f"no pool can be called {quoted(name, 60)}"
+        raise SpecError(cause, place=place, action="take lower-case letters, digits, _ and -")
+
+
 def load(path: Path) -> LabPools:
     """The pools of a file.  Raises SpecError that names the key."""
     text = given(path, MOST_BYTES, "see docs/lab.md").decode(errors="replace")
@@ -100,9 +107,9 @@ def parse(text: str, path: str) -> LabPools:
     if sum(isinstance(pool, DaskPool) for pool in found.pool.values()) > 1:
         action = "leave one: a scheduler has any number of workers"
         raise SpecError("two pools count", place=path, action=action)
-    strange = [name for name in found.pool if not _NAME.fullmatch(name)]
-    if strange or not found.pool:
-        why = f"no pool can be called {printable(strange[0], 60)!r}" if strange else "has no pool"
+    for name in found.pool:
+        check_name(name, path)
+    if not found.pool:
         action = 'give at least one, such as [pool.rack] with kind = "dask"'
-        raise SpecError(why, place=path, action=action)
+        raise SpecError("has no pool", place=path, action=action)
     return found

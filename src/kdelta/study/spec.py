@@ -121,7 +121,8 @@ def _nearest(name: str, here: Sequence[str], homes: Mapping[str, str]) -> str:
     if close := difflib.get_close_matches(name, here, n=1):
         return f"did you mean {close[0]}?"
     if close := difflib.get_close_matches(name, homes, n=1, cutoff=0.8):
-        return f"did you mean {homes[close[0]]}?"
+        home = homes[close[0]]
+        return f"did you mean {home}{'' if '.' in home else ', above all tables'}?"
     return f"known keys: {', '.join(here)}"
 
 
@@ -284,7 +285,7 @@ _TABLES: dict[str, type[Struct]] = {
     if isinstance(field.type, type) and issubclass(field.type, Struct)
 }
 _ARRAYS = ("figures",)
-_LOCKED_DOWN = re.compile(r"(?:^|\s)lockdown=(?!none)")
+_NOT_THEIRS = re.compile(r"""(?:^|[\s"])(lockdown=(?!none)|(?:init|rdinit|console|panic)=)""")
 
 
 def load(path: Path) -> Study:
@@ -459,12 +460,12 @@ def _check_time(study: Study, place: str) -> None:
 
 
 def _check_cmdlines(study: Study, place: str) -> None:
-    """A guest that is locked down forbids its PID 1 what it needs, and would be blamed for it."""
+    """By these a guest begins, is heard, ends and asks for orders: a kernel would be blamed."""
     for point in points(study):
-        if _LOCKED_DOWN.search(point.machine.cmdline):
+        if found := _NOT_THEIRS.search(point.machine.cmdline):
             key = "matrix.cmdline" if "cmdline" in point.axes else "machine.cmdline"
-            cause = "a guest that is locked down cannot ask QEMU for its orders (ioperm)"
-            action = "leave lockdown= out; a locked-down machine of yours is measured as a host"
+            cause = f"a guest of kdelta's needs its own {found[1]}"
+            action = f"leave {found[1]} out; such a machine of yours is measured as a host"
             raise wrong(place, key, cause, action)
 
 

@@ -45,7 +45,7 @@ def parse(text: str) -> tuple[str, tuple[str, ...]]:
     while not text.startswith(_OTHERS) and "+" in base:
         start, _, word = base.rpartition("+")
         plain = word.removeprefix("undo=")
-        is_patch = plain.endswith(_PATCHES) or path_of(plain).is_file()
+        is_patch = "/" in plain or plain.endswith(_PATCHES) or path_of(plain).is_file()
         is_patch = is_patch or tree_reference.is_commit(plain)
         if not (is_patch or is_option(word)) and plain not in tree_reference.brought_along():
             break
