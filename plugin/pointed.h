@@ -44,6 +44,7 @@ enum kind {
 	KIND_NUMBERS, /* mask: its arguments that are numbers; base: those that are open files */
 	KIND_BREAKS, /* sets where the heap ends */
 	KIND_BY_TIME, /* how often it is made, and when, depends on who comes first */
+	KIND_ELSEWHERE, /* the task goes on elsewhere than behind it */
 	KINDS,
 };
 

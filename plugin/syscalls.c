@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "behind.h"
+#include "exceptions.h"
 #include "mappings.h"
 #include "outside.h"
 #include "pointed.h"
@@ -62,7 +63,7 @@ static struct {
 		uint64_t window, number, insns;
 	} cost[COST_ROOM];
 	unsigned int costs, at[COST_ROOM]; /* where they are */
-	uint64_t faults; /* in no call */
+	uint64_t faults; /* of pages, in no call and no other exception */
 } call_vcpu[MAX_VCPUS];
 
 static struct calls_made made_outside;
@@ -313,9 +314,44 @@ static bool is_inside(unsigned int index)
 	return state.vcpu[index].open && !state.vcpu[index].out;
 }
 
-void syscalls_fault(unsigned int index)
+void syscalls_exception(unsigned int index, unsigned int vector)
 {
-	call_vcpu[index].faults += is_inside(index) && !calls_of_task(index)->count;
+	struct nested_calls *calls = calls_of_task(index);
+	struct begun_call made = { .outside = !is_inside(index) };
+	uint64_t number = exception_number(index, vector), origin;
+
+	if (is_asked(number) || (made.outside && !is_outside(index)))
+		return;
+	if (is_page_fault(number)) {
+		call_vcpu[index].faults += !made.outside && !calls->count && !calls->exception;
+		return;
+	}
+	origin = exception_origin(index);
+	if (is_kernel(origin))
+		return;
+	calls->exception = EXCEPTION + number;
+	calls->origin = origin;
+	call_add(made_by(index, &made), calls->exception, 0);
+}
+
+void syscalls_go_on(unsigned int index)
+{
+	struct nested_calls *calls = calls_of_task(index);
+	struct calls_made *made = is_inside(index) ? &call_vcpu[index].made : &made_outside;
+	uint64_t address;
+	unsigned int row;
+
+	if (!calls->exception)
+		return;
+	address = exception_origin(index);
+	if (is_kernel(address))
+		return;
+	row = row_of(made, calls->exception);
+	if (address == calls->origin && row < MAX_CALL_ROWS)
+		made->row[row].count -= !!made->row[row].count;
+	else if (address - calls->origin <= LONGEST_INSN && is_outside(index))
+		call_add(&made_outside, EMULATED, 0);
+	calls->exception = 0;
 }
 
 void syscalls_answer(unsigned int index, uint64_t error)
@@ -345,7 +381,8 @@ void syscalls_spent(unsigned int index, uint64_t insns)
 {
 	const struct nested_calls *calls = calls_of_task(index);
 	const struct begun_call *begun = calls->count ? &calls->at[calls->count - 1] : NULL;
-	uint64_t number = begun ? begun->number : NO_CALL, window = call_vcpu[index].window, place;
+	uint64_t number = begun ? begun->number : calls->exception ? calls->exception : NO_CALL;
+	uint64_t window = call_vcpu[index].window, place;
 	struct cost *cost = call_vcpu[index].cost;
 	size_t i;
 
@@ -443,8 +480,8 @@ static void call_returned(unsigned int index, const struct begun_call *begun, ui
 		calls_of_task(index)->hushed = 0; /* it failed */
 }
 
-/* A task that goes on elsewhere than behind its execve() is another program: the call is done. */
-static void exec_done(unsigned int index)
+/* A task that goes on elsewhere than behind its execve(), or in front of its handler: it is done. */
+static void done_elsewhere(unsigned int index)
 {
 	const struct nested_calls *calls = calls_of_task(index);
 	struct begun_call last;
@@ -452,7 +489,7 @@ static void exec_done(unsigned int index)
 	if (!calls->count)
 		return;
 	last = calls->at[calls->count - 1];
-	if (call_is(last.number, KIND_EXEC))
+	if (call_is(last.number, KIND_EXEC) || call_is(last.number, KIND_ELSEWHERE))
 		call_take(index, last.next, last.stack, &last);
 }
 
@@ -473,7 +510,7 @@ static void on_user_block(unsigned int index, void *userdata)
 		if (found.window == call_vcpu[index].window)
 			call_returned(index, &found, result);
 	} else {
-		exec_done(index);
+		done_elsewhere(index);
 	}
 	pthread_mutex_unlock(&state.lock);
 }

@@ -17,11 +17,12 @@ from typing import TypeVar
 
 from kdelta.printable import few
 from kdelta.sample import (
+    EMULATED,
     INSTRUCTIONS,
     OF_LOADER,
     OF_VDSO,
     OLD_CALL,
-    ORDER,
+    ORDERS,
     OUTSIDE,
     PART,
     TOTAL,
@@ -46,6 +47,8 @@ _QUESTIONS = {
     " take that out, or list uname in by_design of its TOML if nothing depends on it",
     OF_VDSO: "the program reads the kernel's own code (vDSO), and may do other things on another:"
     " take that out",
+    EMULATED: "the kernel executes an instruction in the program's place (smsw, sgdt), which may do"
+    " other things by the result: take that out",
     OLD_CALL: "it makes system calls by int 0x80 or sysenter, whose arguments are not read",
 }
 _BUFFERS = (7, 8)  # SO_SNDBUF, SO_RCVBUF
@@ -250,7 +253,8 @@ def places(trials: Iterable[tuple[int, PhaseCounts]]) -> dict[str, dict[int, Spe
         of = f" of {own.phase}'s windows like number"
         rarer = {f"{of} {at + 1}": rows for at, rows in own.rarer.items()}
         for length, rows in {"": own.places, **rarer}.items():
-            named = {(f"{name}()" if name else FAULTS) + length: n for name, n in rows.items()}
+            words = {name: name + "()" * name.isidentifier() or FAULTS for name in rows}
+            named = {words[name] + length: n for name, n in rows.items()}
             found.setdefault(length, {})[seed] = named
     return found
 
@@ -381,6 +385,7 @@ def differences(old: Sequence[PhaseCounts], new: Sequence[PhaseCounts]) -> list[
             continue
         told = unlike(was.errors, now.errors, 0) or unlike(was.syscalls, now.syscalls, 0)
         what = "errors of system calls" if was.errors != now.errors else "system calls"
+        what += " or exceptions" * ("exception " in told)
         if told:
             found.append(f"{what} differ in a window of {was.phase}: {told}")
     return found
@@ -397,7 +402,8 @@ def scalar_differences(old: Arm, new: Arm) -> list[str]:
         apart = _apart(was, now, "scalars")
         if apart and was[0].phase == now[0].phase:
             own = all(name.startswith(TOUCHED) for name in apart)
-            what = "its own pages" if own else _REORDERED if apart[0].startswith(ORDER) else _ASKED
+            asked = _REORDERED if apart[0].startswith(ORDERS[0]) else _ASKED
+            what = "its own pages" if own else asked
             found.append(f"{what} differ in the windows of {was[0].phase}: {', '.join(apart)}")
     return found
 
@@ -433,8 +439,9 @@ def _apart(was: Sequence[PhaseCounts], now: Sequence[PhaseCounts], rows: str) ->
         row = name.partition(PART)[0]
         if name == row or chance[row] <= sum(map(len, arms)):  # of one value in each trial
             first.setdefault(row, told)
-    # What was asked otherwise has another digest of the order, too.
-    return [told for row, told in first.items() if row != ORDER or len(first) == 1]
+    # What was asked or touched otherwise has another digest of the order, too.
+    things = [told for row, told in first.items() if row not in ORDERS]
+    return things or [*first.values()]
 
 
 def _said(numbers: tuple[int, int, int, int]) -> str:

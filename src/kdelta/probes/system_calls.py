@@ -15,15 +15,17 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from kdelta import sample
 from kdelta.attribution.insns import CountedWindow, instruction
-from kdelta.sample import INSTRUCTIONS, OF_LOADER, OF_VDSO, OLD_CALL, ORDER, OUTSIDE, PART, TOUCHED
+from kdelta.sample import INSTRUCTIONS, OF_LOADER, OLD_CALL, ORDERS, OUTSIDE, PART, TOUCHED
 from kdelta.verdict.windows import is_near, median
 
 _VDSO = "vDSO"
 _PLACE_SHIFT = 52  # of places of calls, above their instructions: see plugin/syscalls.c
 _MOST_ALIKE = 32  # windows that say what a place takes
 _MOST_LENGTHS = 8  # of windows, beside the common one
-_OLD_CALLS, _CLOCK_READ, _CLOCK_PAGE, _VDSO_READ = (n << 32 for n in (1, 2, 3, 4))  # syscalls.h
+# plugin/syscalls.h
+_CLOCK_READ, _CLOCK_PAGE, _VDSO_READ, _EXCEPTION, _EMULATED = (n << 32 for n in range(2, 7))
 # Of arm64 and riscv64 it has the return from a signal's handler, too: two instructions.
 _SIGRETURN = {*map(bytes.fromhex, ("681180d2", "010000d4", "9308b008", "73000000"))}
 # A timer that is set in a window ends it, as a clock that is read there does.
@@ -47,7 +49,7 @@ _CLOCKS = {
     "riscv64": ("rdtime", rb"[\x73\xf3][\x20-\x2f][\x00\x10\x20]\xc0"),  # and rdcycle, rdinstret
 }
 # What arguments point at, in the order of plugin/pointed.h.
-_KINDS = "sabgviwdmknfoctjrHhexpMURONBT"
+_KINDS = "sabgviwdmknfoctjrHhexpMURONBTG"
 _RESULT = 6  # behind the arguments
 _CONTENTS = _RESULT + 8  # of what the kernel wrote, behind the call and its arguments
 
@@ -181,8 +183,10 @@ class Calls:
 
     def _name(self, number: int) -> str:
         clocks = {_CLOCK_READ: _CLOCKS[self.architecture][0], _CLOCK_PAGE: _VDSO}
-        known = {**self.names, **clocks, _VDSO_READ: OF_VDSO}.get(number)
-        return known or (OLD_CALL if number >= _OLD_CALLS else f"call {number}")
+        looks = {_VDSO_READ: sample.OF_VDSO, _EMULATED: sample.EMULATED}
+        kind, own = divmod(number, 1 << 32)
+        others = {0: f"call {own}", _EXCEPTION >> 32: f"exception {own}"}
+        return {**self.names, **clocks, **looks}.get(number) or others.get(kind, OLD_CALL)
 
     def of(self, words: Sequence[int] | None) -> tuple[dict[str, int] | None, dict[str, int]]:
         """How often each call was made, and how often it returned an error: "madvise EINVAL"."""
@@ -221,9 +225,9 @@ class Calls:
         if touched:
             pages, digests = [own[0] for own in touched], [own[1] for own in touched]
             found[TOUCHED] = min(pages), max(pages), sum(pages), sum(digests) % (1 << 32)
-        if any(order := [window.order[0] for window in windows if window.order is not None]):
-            found[ORDER] = 0, 0, 0, sum(order) % (1 << 32)
-        return found
+        calls = sum(window.order[0] for window in windows if window.order is not None)
+        orders = _orders(calls, sum(sum(own[4:5]) for own in touched))
+        return found | {name: own for name, own in orders.items() if any(own)}
 
     def outside(self, window: CountedWindow) -> dict[str, tuple[int, ...]]:
         """What the program asked for outside its windows until this one: see PhaseCounts."""
@@ -234,9 +238,7 @@ class Calls:
         told = {name: (n, n, 0, 0) for name, n in counts.items()}
         if window.own is not None:
             told[TOUCHED] = window.own[2], window.own[2], 0, window.own[3] % (1 << 32)
-        if window.order is not None:
-            told[ORDER] = 0, 0, 0, window.order[1] % (1 << 32)
-        return told | asked
+        return told | _orders(*(window.order or ())[1:], *(window.own or ())[5:]) | asked
 
     def clock(
         self, windows: Sequence[CountedWindow], last: CountedWindow | None
@@ -287,6 +289,10 @@ class Calls:
             if most and which == _RUSAGE.get(call := self._name(number)):
                 clocks.add(call)
         return {call: count for call, count in made.items() if call in clocks}
+
+
+def _orders(*digests: int) -> dict[str, tuple[int, ...]]:
+    return {name: (0, 0, 0, own % (1 << 32)) for name, own in zip(ORDERS, digests, strict=False)}
 
 
 def _asked_for(window: CountedWindow) -> tuple[Sequence[int], Sequence[int]]:
