@@ -20,13 +20,14 @@ from kdelta.metric import Better
 
 TOTAL = "total"  # the name under which the sum over the phases is shown
 # Of PhaseCounts.outside, and of scalars: pages of its own that a program touches itself, and a
-# digest of which calls it made with what, in which order.  PART: of a digest, by value.
+# digest of which calls it made with what, in which order.  PLACE: four, by places of bytes, calls.
 INSTRUCTIONS, TOUCHED, ORDER = "instructions", "pages touched", "order of calls"
 OF_VDSO = "a look at the vDSO"  # which is of the kernel, and differs between releases
 OLD_CALL = "int 0x80"  # a call that is made as 32-bit programs do
 OF_LOADER = " of the loader"  # behind a clock that a program's start reads, once for each
 OUTSIDE = " outside the windows"  # behind a clock that a program reads there
-PART = ", part "
+PLACE = ", place "
+OF_POINTER = "a pointer within an argument"  # to what nobody looks at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
