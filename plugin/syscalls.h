@@ -62,15 +62,25 @@ void syscalls_spent(unsigned int vcpu, uint64_t insns);
 /* What stands in place of a call's number where the program reads a clock without one, */
 #define CLOCK_READ (2ull << 32) /* by an instruction */
 #define CLOCK_PAGE (3ull << 32) /* in memory, as the vDSO does */
-#define VDSO_READ (4ull << 32) /* and where it reads the vDSO's own bytes */
-#define EXCEPTION (5ull << 32) /* with its number: see exceptions.h */
-#define EMULATED (6ull << 32) /* outside windows an instruction that the kernel executes instead */
+#define VDSO_READ (4ull << 32) /* and where it reads the vDSO's own bytes, */
+#define POINTER_UNSEEN (5ull << 32) /* hands over a pointer that nobody follows */
+#define VECTOR_READ (6ull << 32) /* or reads what the kernel told it when it started */
+#define ORDER (7ull << 32) /* of no call: digests of the order of all */
+#define EMULATED (8ull << 32) /* outside windows an instruction that the kernel executes instead */
+#define EXCEPTION (9ull << 32) /* with its number: see exceptions.h */
 
 /* The vCPU's task does so: it is recorded outside windows, what runs in these is told anyway. */
 void clock_read(unsigned int vcpu, uint64_t how);
 
 /* A program's first task does so, in windows or outside. */
 void vdso_read(unsigned int vcpu);
+
+/* It begins: what the kernel told it is to be known. */
+void vector_begin(unsigned int vcpu, uint64_t vdso);
+
+/* Does it lie there?  And the program's first task reads it. */
+bool is_vector(uint64_t address);
+void vector_read(unsigned int vcpu, uint64_t address);
 
 /* A window opens: it has seen no call. */
 void syscalls_open(unsigned int vcpu);

@@ -61,6 +61,11 @@ static void on_touch(unsigned int index, qemu_plugin_meminfo_t info, uint64_t va
 	(void)userdata;
 	if (index >= state.vcpus || !(inside || is_outside(index)))
 		return;
+	if (is_vector(vaddr)) {
+		pthread_mutex_lock(&state.lock);
+		vector_read(index, vaddr);
+		pthread_mutex_unlock(&state.lock);
+	}
 	recent = &touched.recent[index][(key ^ key >> 4) % RECENT];
 	if (recent->key == key && recent->epoch == touched.epoch)
 		return;

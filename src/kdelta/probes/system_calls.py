@@ -15,9 +15,20 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from kdelta import sample
 from kdelta.attribution.insns import CountedWindow, instruction
-from kdelta.sample import INSTRUCTIONS, OF_LOADER, OLD_CALL, ORDERS, OUTSIDE, PART, TOUCHED
+from kdelta.sample import (
+    EMULATED,
+    INSTRUCTIONS,
+    OF_LOADER,
+    OF_POINTER,
+    OF_VDSO,
+    OLD_CALL,
+    ORDER,
+    ORDERS,
+    OUTSIDE,
+    PLACE,
+    TOUCHED,
+)
 from kdelta.verdict.windows import is_near, median
 
 _VDSO = "vDSO"
@@ -25,7 +36,7 @@ _PLACE_SHIFT = 52  # of places of calls, above their instructions: see plugin/sy
 _MOST_ALIKE = 32  # windows that say what a place takes
 _MOST_LENGTHS = 8  # of windows, beside the common one
 # plugin/syscalls.h
-_CLOCK_READ, _CLOCK_PAGE, _VDSO_READ, _EXCEPTION, _EMULATED = (n << 32 for n in range(2, 7))
+_OLD_CALLS, _CLOCK_READ, _CLOCK_PAGE, *_LOOKS, _EXCEPTION = (n << 32 for n in range(1, 10))
 # Of arm64 and riscv64 it has the return from a signal's handler, too: two instructions.
 _SIGRETURN = {*map(bytes.fromhex, ("681180d2", "010000d4", "9308b008", "73000000"))}
 # A timer that is set in a window ends it, as a clock that is read there does.
@@ -183,10 +194,11 @@ class Calls:
 
     def _name(self, number: int) -> str:
         clocks = {_CLOCK_READ: _CLOCKS[self.architecture][0], _CLOCK_PAGE: _VDSO}
-        looks = {_VDSO_READ: sample.OF_VDSO, _EMULATED: sample.EMULATED}
+        names = (OF_VDSO, OF_POINTER, "auxv", ORDER, EMULATED)
+        known = {**self.names, **clocks, **dict(zip(_LOOKS, names, strict=True))}.get(number)
         kind, own = divmod(number, 1 << 32)
         others = {0: f"call {own}", _EXCEPTION >> 32: f"exception {own}"}
-        return {**self.names, **clocks, **looks}.get(number) or others.get(kind, OLD_CALL)
+        return known or others.get(kind, OLD_CALL)
 
     def of(self, words: Sequence[int] | None) -> tuple[dict[str, int] | None, dict[str, int]]:
         """How often each call was made, and how often it returned an error: "madvise EINVAL"."""
@@ -207,17 +219,21 @@ class Calls:
         """The values of arguments and results in all rows: see PhaseCounts."""
         found: dict[str, tuple[int, ...]] = {}
         words = chain.from_iterable(rows)
-        for number, packed, least, most, total, digest in zip(*[words] * 6, strict=True):
-            call = self.names.get(number, "")
-            part, which = divmod(packed, 256)
-            if which > _RESULT:
-                name = f"{call} {_what(call, which)}{f'{PART}{part}' if part else ''}"
+        for number, packed, *values in zip(*[words] * 6, strict=True):
+            least, most, total, digest = values
+            call = self._name(number)
+            place, which = divmod(packed, 256)
+            if place:
+                name = f"{call}{' ' * bool(which)}{_what(call, which)}{PLACE}{place}"
+                found[name] = tuple(map(int.__add__, found.get(name, (0,) * 4), values))
+            elif which > _RESULT:
+                name = f"{call} {_what(call, which)}"
                 found[name] = 0, 0, 0, found.get(name, (0,) * 4)[3] + digest
             elif table().get(call, _UNKNOWN).is_number(which):
                 name = f"{call} {'result' if which == _RESULT else f'argument {which + 1}'}"
                 low, high, whole, mixed = found.get(name, (least, most, 0, 0))
                 found[name] = min(low, least), max(high, most), whole + total, mixed + digest
-        return {name: _normal(*found[name]) for name in sorted(found)}
+        return {n: found[n] if PLACE in n else _normal(*found[n]) for n in sorted(found)}
 
     def _inside(self, windows: Sequence[CountedWindow]) -> dict[str, tuple[int, ...]]:
         touched = [window.own for window in windows if window.own is not None]
@@ -225,9 +241,9 @@ class Calls:
         if touched:
             pages, digests = [own[0] for own in touched], [own[1] for own in touched]
             found[TOUCHED] = min(pages), max(pages), sum(pages), sum(digests) % (1 << 32)
-        calls = sum(window.order[0] for window in windows if window.order is not None)
-        orders = _orders(calls, sum(sum(own[4:5]) for own in touched))
-        return found | {name: own for name, own in orders.items() if any(own)}
+            if any(order := [sum(own[4:5]) for own in touched]):
+                found[ORDERS[1]] = 0, 0, 0, sum(order) % (1 << 32)
+        return found
 
     def outside(self, window: CountedWindow) -> dict[str, tuple[int, ...]]:
         """What the program asked for outside its windows until this one: see PhaseCounts."""
@@ -238,7 +254,9 @@ class Calls:
         told = {name: (n, n, 0, 0) for name, n in counts.items()}
         if window.own is not None:
             told[TOUCHED] = window.own[2], window.own[2], 0, window.own[3] % (1 << 32)
-        return told | _orders(*(window.order or ())[1:], *(window.own or ())[5:]) | asked
+            if window.own[5:]:
+                told[ORDERS[1]] = 0, 0, 0, window.own[5] % (1 << 32)
+        return told | asked
 
     def clock(
         self, windows: Sequence[CountedWindow], last: CountedWindow | None
@@ -301,6 +319,8 @@ def _asked_for(window: CountedWindow) -> tuple[Sequence[int], Sequence[int]]:
 
 def _what(call: str, which: int) -> str:
     """What the plugin made one number of: "string 2" or "address 2" of an argument, "contents"."""
+    if not which:
+        return ""
     if which == _CONTENTS:
         return "contents"
     at = str(which - _RESULT - 1)
