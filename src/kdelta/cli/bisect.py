@@ -200,7 +200,6 @@ def one_scenario(
 
 
 def _measure(study: Study, wanted_qemu: str, *, again: bool) -> evidence.TrialMeasure:
-    """Raises InfraError; SpecError, also for a study of another instrument."""
     if not study.instrument.traits.repeats:
         raise SpecError(
             f"a bisection counts, and this study's instrument is {study.instrument}",

@@ -145,6 +145,7 @@ def judge(imported: str, runs: Path, *, details: bool | None, form: str, **choic
 
 
 EXIT_UNDECIDED = 4
+_NO_CODE = "it changes no function of the kernel (but data, a vDSO or a program)"
 
 
 @click.command()
@@ -212,8 +213,9 @@ def ask(
     case, why = compare.between(before, after)
     if not apart and before.functions and after.functions:
         changed, _ = compare.changed_code(before.kernel, after.kernel)
-        if changed and not changed & (before.functions | after.functions):
-            say(f"Your test does not execute this commit: {few(sorted(changed), 3)} did not run.")
+        if not changed & (before.functions | after.functions):
+            lost = f"{few(sorted(changed), 3)} did not run" if changed else _NO_CODE
+            say(f"Your test does not execute this commit: {lost}.")
     counted = [*check_page.robot_answer(row, direction, case, why, f"{loop}, {old} -> {new}")]
     counted += [apart] if apart else []  # of more than the commit: the mail's own figures first
     say(*((*asked, *counted) if apart and own else (*counted, *asked)))
