@@ -36,7 +36,7 @@ _SAID = {
     "UNDECIDED": CountsSay.UNDECIDED,
 }  # fmt: skip
 _EXPLAINS = re.compile(r"Path length explains ([\d.]+) of ([\d.]+) %")
-_COMMIT = re.compile(r"It is ([0-9a-f]{12}) \(")
+_SHARE = re.compile(r"^([0-9a-f]{12}) +[-+][\d.]+ \((-?\d+) %\)", re.MULTILINE)
 _METRIC = "will-it-scale.per_process_ops"
 _MAIL = """\
 From: kernel test robot <robot@example.org>
@@ -150,6 +150,8 @@ def _came(case: PublishedCase) -> Series:
 
 
 def _asked(case: PublishedCase, history: History, offered: Sequence[Series]) -> Answer:
+    if case.lacks:
+        return {name: {"right": None, "said": "not counted"} for name in _ASKED}
     commit = history.commits.get(case.undone_by, "")
     pair = calibration.interval(case, offered)
     ends = [f"{major}.{minor}" for major, minor in pair] if pair else []
@@ -174,18 +176,18 @@ def _of_why(
     tree = ("--tree", str(history.folder)) if has_it else ()
     text = commands.said("why", case.scenario, *ends, "--runs", str(runs), *tree)
     found = calibration.of_why(case, text)
-    named = _COMMIT.search(text)
+    shares = {name: int(share) for name, share in _SHARE.findall(text)}
     first = found.found[0] if found.found else ""
     return {
         "right": found.right, "said": found.said, "percent": found.total, "function": first,
-        "own": first in found.leading, "searched": bool(tree),
-        "named": bool(named and commit.startswith(named[1])), "text": text,
+        "own": first in found.leading, "text": text,
+        "share": shares.get(commit[:12], 0) if tree else None,
     }  # fmt: skip
 
 
 def _of_commit(case: PublishedCase, history: History, commit: str) -> Answer:
     if not commit:
-        return {"right": None, "said": "a series"}
+        return {"right": None, "said": "no patch"}
     words = ("--tree", str(history.folder), "--base", case.base, "--only", case.scenario,
              "--also", case.scenario)  # fmt: skip
     try:
@@ -211,7 +213,7 @@ def _of_ask(
     case: PublishedCase, ends: Sequence[str], history: History, commit: str, mail: Path
 ) -> Answer:
     if case.rate is None:
-        return {"right": None, "said": "no rate was published"}
+        return {"right": None, "said": "no rate"}
     name = commit or "0" * 37 + f"{sum(map(ord, case.id)) % 1000:0{_OLDEST}}"
     words = {"commit": name, "short": name[:10], "parent": "f" * 10, "metric": _METRIC}
     words["word"] = "improvement" if case.rate > 0 else "regression"
@@ -253,17 +255,18 @@ def _sum(rows: Sequence[tuple[PublishedCase, Answer]]) -> str:
         judged = [answer[name]["right"] for _, answer in rows]
         right = sum(bool(each) for each in judged)
         told.append(f"`{name}` {right} of {sum(each is not None for each in judged)}")
-    return f"Right signs of those judged: {', '.join(told)}, of {len(rows)}."
+    return f"Right signs: {', '.join(told)}."
 
 
 def _of(found: Mapping[str, Any]) -> str:
-    """A sign, a change, the first function (* own), and whether the commit was named."""
-    if not found.get("percent") and not found.get("function"):
-        return str(found["said"])
-    own = f" `{found['function']}`{' *' * found['own']}" * bool(found["function"])
-    named = (" named" if found["named"] else " not named") * bool(found.get("searched"))
+    """A sign, a change, the first function (* own), and the commit's part of the step by --tree."""
     wrong = " (wrong)" * (found["right"] is False)
-    return f"{found['said']} {found['percent']:+.2f}{wrong}{own}{named}"
+    if found["said"] == CountsSay.UNDECIDED or not found.get("percent"):
+        return f"{found['said']}{wrong}"
+    name = found["function"].partition(" ")[0]
+    own = f" `{name}`{'*' * found['own']}" * bool(name)
+    share = "" if found.get("share") is None else f" ({found['share']} %)"
+    return f"{found['said']} {found['percent']:+.2f}{wrong}{own}{share}"
 
 
 def _explained(case: PublishedCase, found: Mapping[str, Any]) -> str:

@@ -199,11 +199,10 @@ def ask(
         click.get_current_context().exit(EXIT_UNDECIDED if own.deviates else 0)
     loop = scenario or robot.scenario_of(report, row)
     action = f"name the kernels without and with the commit: --kernels {both}"
-    if kernels is None:
-        raise SpecError("the mail names no kernels of here", place=report.place, action=action)
-    words = options.words(kernels)
+    words = options.words(kernels or "")
     if len(words) != 2:
-        raise SpecError(f"{kernels} are not two kernels", place="--kernels", action=action)
+        cause = f"{kernels} are not two kernels" if kernels else "the mail names no kernels of here"
+        raise SpecError(cause, place="--kernels" if kernels else report.place, action=action)
     old, new = words
     apart = robot.apart(report, old, new)  # the wrong order is told before anything is counted
     counting = picked(means, ("wanted_qemu", "jobs", "again", "trust"))
