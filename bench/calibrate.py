@@ -34,8 +34,6 @@ from kdelta.kernels import reference
 from kdelta.transplant.objects import NotTransplantedError
 
 _HERE = Path(__file__).resolve().parent
-_SOURCE = "6.17.8"  # the release in which variants take changes back
-_BUILT = f"tree:deb:{_SOURCE}+config=deb"
 
 
 def main() -> None:
@@ -55,7 +53,7 @@ def main() -> None:
     if chosen.no_builds:
         cases = tuple(msgspec.structs.replace(case, undone_by="", done_by="") for case in cases)
     logging.basicConfig(level=logging.WARNING)
-    offered = _offered()
+    offered = offered_series()
     if chosen.list:
         print("\n".join(_plan(case, offered) for case in cases))
         return
@@ -66,7 +64,7 @@ def main() -> None:
     sys.exit(any(each.right is False for each in answers))
 
 
-def _offered() -> list[Series]:
+def offered_series() -> list[Series]:
     """The series that the archive has a release of."""
     with reporting() as progress:
         offers = reference.listing(progress=progress)
@@ -128,13 +126,14 @@ def _of_interval(
 
 def _of_builds(names: tuple[str, str], cases: Sequence[PublishedCase]) -> Iterator[CaseAnswer]:
     undone, done = cases[0].undone_by, cases[0].done_by
-    labels = "without" if undone else _SOURCE, "with" if done else _SOURCE
+    base = cases[0].base
+    labels = "without" if undone else base, "with" if done else base
     try:
         try:
             sides = _counts(*names, cases)
         except NotTransplantedError as error:
             print(f"{cases[0].id}: {error.cause}; so two kernels are built", file=sys.stderr)
-            sides = _counts(*_names(cases[0], _BUILT), cases)
+            sides = _counts(*_names(cases[0], f"tree:deb:{base}+config=deb"), cases)
             labels = f"{labels[0]} (built)", f"{labels[1]} (built)"
         changed, _ = changed_code(sides[0][0].kernel, sides[0][1].kernel)
     except SpecError as error:
@@ -145,8 +144,9 @@ def _of_builds(names: tuple[str, str], cases: Sequence[PublishedCase]) -> Iterat
         yield calibration.answered(case, before, after, labels, built=True, changed=own)
 
 
-def _names(case: PublishedCase, source: str = _SOURCE) -> tuple[str, str]:
+def _names(case: PublishedCase, source: str = "") -> tuple[str, str]:
     """The references of both kernels."""
+    source = source or case.base
     undone, done = (
         f"{source}+{_HERE / 'variants' / f'{name}.patch'}" if name else source
         for name in (case.undone_by, case.done_by)

@@ -99,8 +99,9 @@ class PublishedCase(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     release: begins with the one that it came with.  kind: words joined by "+": path, contention,
     device, layout, memory, state, null, wrong-sign, open.  functions: patterns of the change's own.
-    undone_by, done_by: patches of bench/variants that take the change back, or make it.  lacks: why
-    released kernels do not show it.  note: what a count found where that was not expected.
+    undone_by, done_by: patches of bench/variants that take the change back, or make it in base.
+    lacks: why released kernels do not show it.  note: what a count found where that was not
+    expected.  rate: the published change in percent of a rate, where one was published.
     """
 
     id: str
@@ -117,6 +118,8 @@ class PublishedCase(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     lacks: str = ""
     undone_by: str = ""
     done_by: str = ""
+    base: str = "6.17.8"
+    rate: float | None = None
     note: str = ""
 
     @property
@@ -235,7 +238,7 @@ def answered(
     if not seen.before or seen.after is None:
         return not_counted(case, seen.reason[:200])
     theirs = {base_name(name) for name in changed}
-    parts = [row for row in seen.functions if _is_own(row.function, case, theirs)]
+    parts = [row for row in seen.functions if is_own(row.function, case, theirs)]
     has_own = theirs or case.functions
     own = 100 * sum(row.delta for row in parts) / seen.before if has_own else None
     total = 100 * (seen.after / seen.before - 1)
@@ -245,7 +248,7 @@ def answered(
         said, why = _said_of_builds(total, sure=seen.sure)
     else:
         said, why = _said_of_interval(case, total, own, sure=seen.sure, wide=wide)
-    right = _right(case, said, total, built=built)
+    right = is_right(case, said, total, built=built)
     if right is False and not built and case.expect in (Expected.SAME, Expected.SAME_OR_LITTLE):
         said, why, right = CountsSay.UNDECIDED, _OTHERS, None
     return CaseAnswer(
@@ -265,7 +268,7 @@ def answered(
     )
 
 
-def _is_own(function: str, case: PublishedCase, changed: Collection[str] = ()) -> bool:
+def is_own(function: str, case: PublishedCase, changed: Collection[str] = ()) -> bool:
     """Whether a function, "name" or "name (before: name)", is one of a change's own."""
     names = function.removesuffix(")").split(" (before: ")
     own = (fnmatchcase(name, one) for name in names for one in case.functions)
@@ -301,7 +304,8 @@ def _said_of_interval(
     return (CountsSay.MORE if total > 0 else CountsSay.LESS), "the whole path"
 
 
-def _right(case: PublishedCase, said: CountsSay, total: float, *, built: bool) -> bool | None:
+def is_right(case: PublishedCase, said: CountsSay, total: float, *, built: bool) -> bool | None:
+    """Whether an answer is the expected one; None where no answer is right or wrong."""
     if said is CountsSay.UNDECIDED or case.expect in (Expected.BOTH, Expected.OPEN):
         return None
     if "state" in case.kinds:  # the counts are of two kinds of pages
@@ -336,11 +340,11 @@ def of_why(case: PublishedCase, text: str) -> CaseAnswer:
     old, new = map(float, went.groups()) if (went := _WENT.search(line)) else (1.0, 1.0)
     total = 100 * (new / old - 1)
     named = _NAMED.findall(line.partition("By function it is ")[2].partition(". ")[0])
-    right = _right(case, said, total, built=False)
+    right = is_right(case, said, total, built=False)
     same = case.expect in (Expected.SAME, Expected.SAME_OR_LITTLE)
     return CaseAnswer(
         case=case, said=said, why="", right=right or (None if same else right), total=total,
-        found=tuple(named), leading=tuple(name for name in named if _is_own(name, case)),
+        found=tuple(named), leading=tuple(name for name in named if is_own(name, case)),
     )  # fmt: skip
 
 

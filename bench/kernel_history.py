@@ -49,7 +49,7 @@ def make(folder: Path, seed: int) -> Made:
     """Make the repository; an earlier one at `folder` is replaced."""
     tree = tree_reference.of_release(RELEASE).tree
     fast = patches.applied(tree, [data.directory("variants") / VARIANT])
-    repository = _Repository(folder)
+    repository = Repository(folder)
     contents = {name: repository.read(fast, name) for name in (SLOW, *OTHERS)}
     way = _difference(contents[SLOW], repository.read(tree, SLOW))
     roles = _roles(seed)
@@ -140,7 +140,7 @@ def _difference(fast: str, slow: str) -> tuple[str, str]:
     return "\n".join(old[first - 1 : first + shift + 1]), "\n".join(new[first - 1 : first + 1])
 
 
-class _Repository:
+class Repository:
     """A git repository without checked-out files that borrows from kdelta's."""
 
     def __init__(self, folder: Path) -> None:
@@ -153,6 +153,7 @@ class _Repository:
         self._clock = _CLOCK
 
     def read(self, tree: str, name: str) -> str:
+        """The text of a file."""
         return self._git("cat-file", "blob", f"{tree}:{name}")
 
     def commit(self, base: str, files: dict[str, str], subject: str) -> str:
@@ -163,12 +164,21 @@ class _Repository:
             self._git("update-index", "--cacheinfo", f"100644,{blob},{name}")
         tree = self._git("write-tree").strip()
         kind = self._git("cat-file", "-t", base).strip()
-        parent = ("-p", base) if kind == "commit" else ()
+        return self.take(tree, base if kind == "commit" else "", subject)
+
+    def take(self, tree: str, parent: str, subject: str) -> str:
+        """A commit of a tree; parent: "" for the first."""
         self._clock += 3600
-        return self._git("commit-tree", tree, *parent, "-m", subject).strip()
+        parents = ("-p", parent) if parent else ()
+        return self._git("commit-tree", tree, *parents, "-m", subject).strip()
 
     def finish(self, tip: str) -> None:
+        """Make a commit the newest of the branch."""
         self._git("update-ref", "refs/heads/main", tip)
+
+    def tag(self, name: str, commit: str) -> None:
+        """Tag a commit."""
+        self._git("tag", "-f", name, commit)
 
     def _git(self, *arguments: str, text: str | None = None) -> str:
         clock = f"{getattr(self, '_clock', _CLOCK)} +0000"

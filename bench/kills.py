@@ -236,15 +236,14 @@ def alone_killed(who: str, times: int, length_s: float, expected: Found, scratch
     runs, ends, made, at = scratch / who, list[str](), 0, 0
     while len(ends) < times:
         at += 1
-        moment = length_s * (at * 0.6180339887 % 1)
         before = found(runs) if runs.exists() else []
         if len(before) == ROUNDS:
             shutil.rmtree(runs)
             before, made = [], made + 1
-        begun, child = time.monotonic(), gone_on_alone(runs, scratch)
+        moment = length_s * (1 - len(before) / ROUNDS) * (at * 0.6180339887 % 1)
+        child = gone_on_alone(runs, scratch)
         with suppress(subprocess.TimeoutExpired):
             child.wait(moment)
-            length_s = min(length_s, time.monotonic() - begun)  # it was quicker
         if who == "guests":
             ends += _guests_killed(child, runs, scratch)
         elif child.poll() is None:
@@ -261,6 +260,8 @@ def alone_killed(who: str, times: int, length_s: float, expected: Found, scratch
         if wrong := [one for one in after if one not in expected]:
             raise SystemExit(f"another result: {str(wrong)[:300]}")
         _nothing_left(runs, scratch)
+    if who == "interrupt" and "exit 130" not in ends:
+        raise SystemExit(f"no run was interrupted: {dict(Counter(ends))}")
     last = gone_on_alone(runs, scratch)
     if last.wait(timeout=600) or found(runs) != expected:
         raise SystemExit(f"the run did not become whole: {_said(scratch)[-300:]!r}")
@@ -320,6 +321,7 @@ def main() -> None:
     parser.add_argument("--each", type=int, default=4, help="kills in one run")
     parser.add_argument("--only", choices=WHO)
     chosen = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job has none
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kdelta-kills-")))
         alone, begun = scratch / "alone", time.monotonic()

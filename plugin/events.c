@@ -3,10 +3,13 @@
 #include <stdlib.h>
 
 #include "events.h"
+#include "exceptions.h"
+#include "outside.h"
 #include "state.h"
 #include "tasks.h"
 
 #define MAX_EVENTS 1024u
+#define EXCEPTIONS (EVENT_EXCEPTION | EVENT_TRAP)
 
 static struct {
 	struct event_range {
@@ -34,11 +37,13 @@ bool events_read(const char *path)
 	FILE *file = fopen(path, "re");
 	unsigned long long start, end;
 	unsigned int bits, i = 0;
+	char name[512];
 	bool whole;
 
 	if (!file)
 		return false;
-	while (i < MAX_EVENTS && fscanf(file, "%u %llx %llx", &bits, &start, &end) == 3) {
+	while (i < MAX_EVENTS && fscanf(file, "%u %llx %llx %511s", &bits, &start, &end, name) == 4) {
+		bits |= bits & EVENT_EXCEPTION ? vector_of(name) << EVENT_BITS : 0;
 		events.at[i++] = (struct event_range){ start, end, bits };
 		if (bits & EVENT_NEW_TASK)
 			tasks_expect_new();
@@ -64,11 +69,13 @@ static unsigned int firmware_event(const struct code *code)
 unsigned int event_of(const struct code *code)
 {
 	uint32_t low = 0, high = events.count;
+	unsigned int bits;
 
 	if (!is_kernel(code->vaddr))
 		return firmware_event(code);
+	/* Tasks, and what they ask for, are watched from the beginning. */
 	if (is_return(state.target, code))
-		return state.armed ? EVENT_RETURN : 0;
+		return state.armed || outside_wanted() ? EVENT_RETURN : 0;
 	while (low < high) {
 		uint32_t middle = (low + high) / 2;
 
@@ -79,7 +86,8 @@ unsigned int event_of(const struct code *code)
 	}
 	if (low == events.count || code->vaddr < events.at[low].start)
 		return 0;
-	/* Tasks, and what they ask for, are watched from the beginning. */
-	return state.armed ? events.at[low].bits :
-			     events.at[low].bits & (EVENT_SWITCH | EVENT_NEW_TASK | EVENT_ANSWER);
+	bits = events.at[low].bits;
+	if (state.armed || (outside_wanted() && bits & EXCEPTIONS))
+		return bits;
+	return bits & (EVENT_SWITCH | EVENT_NEW_TASK | EVENT_ANSWER);
 }

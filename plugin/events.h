@@ -22,14 +22,18 @@ enum event {
 };
 
 #define EVENT_BITS 9
+#define EVENT_WORD_BITS (EVENT_BITS + 5u) /* with a vector */
 
-/* The file events=: lines "BITS START END", the first decimal, addresses hexadecimal. */
+/* The file events=: lines "BITS START END SYMBOL", the first decimal, addresses hexadecimal. */
 bool events_read(const char *path);
 
 /* Where the firmware is entered; 0: there is none, or it is not known yet. */
 void events_firmware(uint64_t vaddr);
 
-/* Events of an instruction, 0 for none: by its address, or as a return by its encoding. */
+/*
+ * Events of an instruction, 0 for none: by its address, or as a return by its encoding.  Above them
+ * stands the vector of an exception of x86-64.
+ */
 unsigned int event_of(const struct code *code);
 
 #endif /* KDELTA_EVENTS_H */

@@ -94,6 +94,8 @@ static void hush(unsigned int index, enum mark_op op)
 
 	if (op == MARK_MAIN)
 		mappings_begin(register_value(index, REGISTER_FIRST));
+	if (op == MARK_MAIN)
+		vector_begin(index, register_value(index, REGISTER_FIRST));
 	if (op == MARK_MAIN && state.vcpu[index].task)
 		tasks_alone(state.vcpu[index].task);
 	*hushed = op == MARK_MAIN ? 0 : op == MARK_LEAVE ? *hushed + 1 : *hushed - !!*hushed;
@@ -163,8 +165,9 @@ static void count_event(uint32_t slot, unsigned int index)
  */
 static void on_event(unsigned int index, void *userdata)
 {
-	unsigned int event = (uintptr_t)userdata & ((1u << EVENT_BITS) - 1);
-	uint32_t slot = (uintptr_t)userdata >> EVENT_BITS;
+	unsigned int event = (uintptr_t)userdata & ((1u << EVENT_WORD_BITS) - 1);
+	unsigned int vector = event >> EVENT_BITS;
+	uint32_t slot = (uintptr_t)userdata >> EVENT_WORD_BITS;
 	struct vcpu *vcpu = &state.vcpu[index];
 
 	if (index >= state.vcpus)
@@ -176,7 +179,7 @@ static void on_event(unsigned int index, void *userdata)
 		event = register_value(index, REGISTER_CAUSE) >> 63 ? EVENT_INTERRUPT :
 								      EVENT_EXCEPTION;
 	if (event & EVENT_EXCEPTION)
-		syscalls_fault(index);
+		syscalls_exception(index, vector);
 	if (event & (EVENT_INTERRUPT | EVENT_EXCEPTION | EVENT_STUB))
 		string_leave(index);
 	if (event & EVENT_RETURN) {
@@ -184,6 +187,8 @@ static void on_event(unsigned int index, void *userdata)
 		slot = 0;
 		if (vcpu->open && !vcpu->out)
 			memory_leave();
+		if (!vcpu->depth)
+			syscalls_go_on(index);
 		returned(vcpu);
 	} else if (event & EVENT_SWITCH) {
 		bool counted = !is_foreign(vcpu) && !vcpu->depth;
@@ -199,7 +204,7 @@ static void on_event(unsigned int index, void *userdata)
 			vcpu->wakes += task_is_others(register_value(index, REGISTER_FIRST));
 	} else if (event & EVENT_ANSWER) {
 		syscalls_answer(index, -(int32_t)register_value(index, REGISTER_FIRST + 2));
-	} else if (!(event & EVENT_STUB)) {
+	} else if (state.armed && !(event & EVENT_STUB)) {
 		entered(vcpu, event & EVENT_INTERRUPT);
 	}
 	vcpu->stub = event & EVENT_STUB && !vcpu->depth;
@@ -222,7 +227,8 @@ static void watch_insn(struct qemu_plugin_insn *insn, const struct cut *cut, siz
 						       (void *)(slot << 12 | cut->mark[i]));
 	else if (cut->event[i])
 		qemu_plugin_register_vcpu_insn_exec_cb(insn, on_event, QEMU_PLUGIN_CB_R_REGS,
-						       (void *)(slot << EVENT_BITS | cut->event[i]));
+						       (void *)(slot << EVENT_WORD_BITS |
+								cut->event[i]));
 	else if (slot && begins)
 		count_starts(insn, cut, i, slot);
 	if (slot && i + 1 == cut->insns && cut->access)

@@ -3,8 +3,10 @@
 #include <string.h>
 
 #include "mappings.h"
+#include "tasks.h"
 
 #define MAX_MAPPINGS 1024u
+#define GUEST_PAGE 4096u
 #define VDSO_DATA 0x6000u
 #define VDSO_IMAGE 0x2000u
 #define NEAR (1ull << 40)
@@ -42,11 +44,15 @@ void heap_end(uint64_t end)
 }
 
 /* It begins at a random address, but what libc takes before main() is as long on all kernels. */
+static bool is_heap(uint64_t address)
+{
+	return mappings.image && address >= mappings.image && address < mappings.last_break &&
+	       !mapping_has(address);
+}
+
 uint64_t heap_value(uint64_t address)
 {
-	bool heap = mappings.image && address >= mappings.image && address < mappings.last_break;
-
-	return heap && !mapping_has(address) ? address - mappings.first_break : 0;
+	return is_heap(address) ? address - mappings.first_break : 0;
 }
 
 static void forget(unsigned int i)
@@ -117,7 +123,10 @@ uint64_t address_value(uint64_t address)
 
 	if (mapping)
 		return value_in(mapping, address);
-	return address < LEAST_ADDRESS || address < mappings.image ? address : LEAST_ADDRESS;
+	if (address < LEAST_ADDRESS || address < mappings.image)
+		return address;
+	/* Where in its page says, with a length, which it crosses; of several tasks it is chance. */
+	return LEAST_ADDRESS + (is_heap(address) && tasks_are_alone() ? address % GUEST_PAGE : 0);
 }
 
 static uint64_t distance(const struct mapping *mapping, uint64_t address)
@@ -129,7 +138,7 @@ uint64_t hint_value(uint64_t address)
 {
 	const struct mapping *nearest = &mappings.dropped;
 
-	if (address_value(address) != LEAST_ADDRESS)
+	if (address < LEAST_ADDRESS || address < mappings.image || mapping_has(address))
 		return address_value(address);
 	for (unsigned int i = 0; i < mappings.count; i++)
 		if (distance(&mappings.at[i], address) < distance(nearest, address))

@@ -43,8 +43,8 @@ bool mapping_has(uint64_t address);
 
 /*
  * What stands for an address: itself when it is none or of the program's image; by length and order
- * of its mapping, and the distance from its begin; one number for the stack, the heap, and what is
- * not known.
+ * of its mapping, and the distance from its begin; where it lies in a page, for the heap; one number
+ * for the stack, and what is not known.
  */
 uint64_t address_value(uint64_t address);
 

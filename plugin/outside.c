@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include <stddef.h>
 
+#include "mappings.h"
 #include "outside.h"
 #include "pointed.h"
 #include "state.h"
@@ -26,7 +27,7 @@ void outside_watch(struct qemu_plugin_insn *insn, const struct code *code, uint6
 {
 	qemu_plugin_u64 entry = { outside.score, 0 };
 
-	if (outside_wanted() && !is_kernel(code->vaddr))
+	if (outside_wanted() && !is_kernel(code->vaddr) && !is_vdso(code->vaddr))
 		qemu_plugin_register_vcpu_insn_exec_inline_per_vcpu(
 			insn, QEMU_PLUGIN_INLINE_ADD_U64, entry, insns);
 }

@@ -20,12 +20,6 @@ static struct {
 	GByteArray *bytes;
 } pointed;
 
-/* A number in the making. */
-struct digest {
-	uint64_t hash; /* FNV-1a */
-	bool whole;
-};
-
 void pointed_begin(void)
 {
 	pointed.bytes = g_byte_array_new();
@@ -81,26 +75,43 @@ bool call_is(uint64_t number, enum kind kind)
 	return false;
 }
 
+static void feed_places(struct pointed_at *digest, const uint8_t *bytes, size_t size)
+{
+	const unsigned int half = PLACES_OF_BYTES / 2;
+
+	for (size_t i = 0; i < size; i++, digest->size++) {
+		uint32_t *place = &digest->place[digest->size % half];
+
+		*place = (*place + 1 + bytes[i]) * 0x01000193;
+		if (digest->size < half)
+			continue;
+		place = &digest->place[half + digest->size / half % half];
+		*place = (*place + 1 + bytes[i]) * 0x01000193;
+	}
+}
+
 /* At once: data may be long. */
-static void feed_word(struct digest *digest, uint64_t word)
+static void feed_word(struct pointed_at *digest, uint64_t word)
 {
 	digest->hash = (digest->hash ^ word) * 0x100000001b3ULL;
 	digest->hash ^= digest->hash >> 32;
+	feed_places(digest, (const uint8_t *)&word, sizeof(word));
 }
 
-static void feed(struct digest *digest, const void *bytes, size_t size)
+static void feed(struct pointed_at *digest, const void *bytes, size_t size)
 {
 	for (size_t i = 0; i < size; i++)
 		digest->hash = (digest->hash ^ ((const uint8_t *)bytes)[i]) * 0x100000001b3ULL;
+	feed_places(digest, bytes, size);
 }
 
-static void feed_address(struct digest *digest, uint64_t address)
+static void feed_address(struct pointed_at *digest, uint64_t address)
 {
 	feed_word(digest, address_value(address));
 }
 
 /* What is not there is 0, and the digest is not whole. */
-static void fetch(struct digest *digest, uint64_t address, void *to, size_t size)
+static void fetch(struct pointed_at *digest, uint64_t address, void *to, size_t size)
 {
 	memset(to, 0, size);
 	for (size_t done = 0, part; done < size; done += part) {
@@ -115,7 +126,7 @@ static void fetch(struct digest *digest, uint64_t address, void *to, size_t size
 }
 
 /* Records of so many bytes, of which some words are addresses. */
-static void feed_records(struct digest *digest, uint64_t address, uint64_t size, uint64_t each,
+static void feed_records(struct pointed_at *digest, uint64_t address, uint64_t size, uint64_t each,
 			 uint64_t mask)
 {
 	static uint8_t room[MAX_BYTES + 8];
@@ -138,10 +149,12 @@ static void feed_records(struct digest *digest, uint64_t address, uint64_t size,
 	}
 }
 
-static void feed_bytes(struct digest *digest, uint64_t address, uint64_t size, uint64_t most)
+static void feed_bytes(struct pointed_at *digest, uint64_t address, uint64_t size, uint64_t most)
 {
 	feed_records(digest, address, size < most ? size : most, 8, 0);
 }
+
+static const struct pointed_at NOTHING = { .hash = 0xcbf29ce484222325ULL, .whole = true };
 
 static uint64_t in_page(uint64_t address, uint64_t most)
 {
@@ -151,7 +164,7 @@ static uint64_t in_page(uint64_t address, uint64_t most)
 }
 
 /* The number of a task in a path of /proc is the kernel's: what comes in front, and behind. */
-static uint64_t task_path(struct digest *digest, uint64_t address)
+static uint64_t task_path(struct pointed_at *digest, uint64_t address)
 {
 	static const char proc[] = "/proc/";
 	char room[16] = "";
@@ -164,7 +177,7 @@ static uint64_t task_path(struct digest *digest, uint64_t address)
 	return skipped + strspn(room + skipped, "0123456789");
 }
 
-static void feed_string(struct digest *digest, uint64_t address)
+static void feed_string(struct pointed_at *digest, uint64_t address)
 {
 	char room[GUEST_PAGE];
 
@@ -178,7 +191,7 @@ static void feed_string(struct digest *digest, uint64_t address)
 	}
 }
 
-static void feed_strings(struct digest *digest, uint64_t address)
+static void feed_strings(struct pointed_at *digest, uint64_t address)
 {
 	uint64_t word;
 
@@ -191,7 +204,7 @@ static void feed_strings(struct digest *digest, uint64_t address)
 	}
 }
 
-static void feed_vectors(struct digest *digest, uint64_t address, uint64_t count, bool data)
+static void feed_vectors(struct pointed_at *digest, uint64_t address, uint64_t count, bool data)
 {
 	uint64_t vector[2];
 
@@ -208,7 +221,7 @@ static void feed_vectors(struct digest *digest, uint64_t address, uint64_t count
  * The path of a local one ends where it ends, and no reader looks behind; one of netlink may have
  * the number of a task.
  */
-static void feed_socket_address(struct digest *digest, uint64_t address, uint64_t size)
+static void feed_socket_address(struct pointed_at *digest, uint64_t address, uint64_t size)
 {
 	enum { LOCAL = 1, NETLINK = 16 };
 	uint8_t room[128];
@@ -223,7 +236,7 @@ static void feed_socket_address(struct digest *digest, uint64_t address, uint64_
 }
 
 /* struct cmsghdr and what is behind each; numbers of tasks are the kernel's. */
-static void feed_controls(struct digest *digest, uint64_t address, uint64_t size)
+static void feed_controls(struct pointed_at *digest, uint64_t address, uint64_t size)
 {
 	struct {
 		uint64_t length;
@@ -242,7 +255,7 @@ static void feed_controls(struct digest *digest, uint64_t address, uint64_t size
 	}
 }
 
-static void feed_messages(struct digest *digest, uint64_t address, uint64_t each, uint64_t count,
+static void feed_messages(struct pointed_at *digest, uint64_t address, uint64_t each, uint64_t count,
 			  bool sent)
 {
 	struct {
@@ -263,7 +276,7 @@ static void feed_messages(struct digest *digest, uint64_t address, uint64_t each
 	}
 }
 
-static void feed_filter(struct digest *digest, uint64_t address)
+static void feed_filter(struct pointed_at *digest, uint64_t address)
 {
 	uint64_t head[2];
 
@@ -273,7 +286,7 @@ static void feed_filter(struct digest *digest, uint64_t address)
 	feed_bytes(digest, head[1], 8 * head[0], MAX_BYTES);
 }
 
-static void feed_option(struct digest *digest, const uint64_t arguments[CALL_ARGUMENTS])
+static void feed_option(struct pointed_at *digest, const uint64_t arguments[CALL_ARGUMENTS])
 {
 	enum { LEVEL = 1, FILTER = 26, REUSE_FILTER = 51 }; /* SOL_SOCKET, SO_ATTACH_... */
 	bool filter = arguments[2] == FILTER || arguments[2] == REUSE_FILTER;
@@ -284,21 +297,9 @@ static void feed_option(struct digest *digest, const uint64_t arguments[CALL_ARG
 		feed_bytes(digest, arguments[3], arguments[4] & UINT32_MAX, GUEST_PAGE);
 }
 
-/* struct flock but for its holes, or the number that another command has there, if any. */
-static void feed_lock(struct digest *digest, const uint64_t arguments[CALL_ARGUMENTS])
+bool is_lock_number(uint64_t command)
 {
-	uint64_t command = arguments[1];
-
 	switch (command) {
-	case 5: /* F_GETLK, F_SETLK, F_SETLKW, and the same by open files */
-	case 6:
-	case 7:
-	case 36:
-	case 37:
-	case 38:
-		feed_bytes(digest, arguments[2], 4, 4);
-		feed_bytes(digest, arguments[2] + 8, 16, 16);
-		break;
 	case 0: /* F_DUPFD, F_SETFD, F_SETFL, F_SETSIG */
 	case 2:
 	case 4:
@@ -308,10 +309,22 @@ static void feed_lock(struct digest *digest, const uint64_t arguments[CALL_ARGUM
 	case 1030:
 	case 1031:
 	case 1033:
-		feed_word(digest, arguments[2]);
-		break;
+		return true;
 	default: /* what is there may be left over */
-		break;
+		return false;
+	}
+}
+
+/* struct flock but for its holes, or the number that another command has there, if any. */
+static void feed_lock(struct pointed_at *digest, const uint64_t arguments[CALL_ARGUMENTS])
+{
+	uint64_t command = arguments[1];
+
+	if (is_lock_number(command)) {
+		feed_word(digest, arguments[2]);
+	} else if (command - 5 < 3 || command - 36 < 3) { /* F_GETLK, F_SETLK, F_SETLKW, by open files */
+		feed_bytes(digest, arguments[2], 4, 4);
+		feed_bytes(digest, arguments[2] + 8, 16, 16);
 	}
 }
 
@@ -345,7 +358,20 @@ static uint64_t old_request(uint64_t request)
 	}
 }
 
-static void feed_request(struct digest *digest, const uint64_t arguments[CALL_ARGUMENTS])
+/* What the kernel reads at them, and how much, each request knows for itself. */
+static void find_pointers(struct pointed_at *digest, uint64_t address, uint64_t size)
+{
+	uint64_t word;
+
+	for (uint64_t at = 0; at + sizeof(word) <= size && !digest->unseen; at += sizeof(word)) {
+		fetch(digest, address + at, &word, sizeof(word));
+		digest->unseen = word >= LEAST_ADDRESS && !(word >> 47) &&
+				 (mapping_has(word) || heap_value(word) ||
+				  qemu_plugin_read_memory_vaddr(word, pointed.bytes, 1));
+	}
+}
+
+static void feed_request(struct pointed_at *digest, const uint64_t arguments[CALL_ARGUMENTS])
 {
 	enum { SOCKETS = 0x89, IFREQ = 40 };
 	uint64_t request = arguments[1] & UINT32_MAX, size = request >> 16 & 0x3fff;
@@ -356,13 +382,15 @@ static void feed_request(struct digest *digest, const uint64_t arguments[CALL_AR
 		size = old_request(request);
 	else if (!(request >> 30 & 1)) /* the kernel does not read there */
 		size = 0;
-	if (arguments[2] < LEAST_ADDRESS)
+	if (arguments[2] < LEAST_ADDRESS) {
 		feed_word(digest, arguments[2]);
-	else if (size)
+	} else if (size) {
 		feed_records(digest, arguments[2], size, size, ANY_WORD);
+		find_pointers(digest, arguments[2], size);
+	}
 }
 
-static void feed_program(struct digest *digest, const uint64_t arguments[CALL_ARGUMENTS])
+static void feed_program(struct pointed_at *digest, const uint64_t arguments[CALL_ARGUMENTS])
 {
 	enum { LOAD = 5, MOST = 144, MAP_CALLS = 0x20000e }; /* those with a key and a value */
 	uint64_t command = arguments[0], size = arguments[2] & UINT32_MAX, head[2];
@@ -370,6 +398,8 @@ static void feed_program(struct digest *digest, const uint64_t arguments[CALL_AR
 
 	size = size < MOST ? size : MOST;
 	feed_records(digest, arguments[1], size, MOST, mask);
+	if (command != LOAD)
+		find_pointers(digest, arguments[1], size);
 	if (command != LOAD || size < sizeof(head))
 		return;
 	fetch(digest, arguments[1], head, sizeof(head));
@@ -377,7 +407,7 @@ static void feed_program(struct digest *digest, const uint64_t arguments[CALL_AR
 }
 
 /* How many locks there are, and their flags; who has them is told by numbers of the kernel's. */
-static void feed_robust(struct digest *digest, uint64_t list)
+static void feed_robust(struct pointed_at *digest, uint64_t list)
 {
 	uint64_t head[3], next;
 	uint32_t word;
@@ -395,7 +425,7 @@ static void feed_robust(struct digest *digest, uint64_t list)
 	}
 }
 
-static void feed_pointer(struct digest *digest, const struct pointer *pointer,
+static void feed_pointer(struct pointed_at *digest, const struct pointer *pointer,
 		       const uint64_t arguments[CALL_ARGUMENTS], uint64_t robust)
 {
 	uint64_t address = pointer->argument ? arguments[pointer->argument - 1] : robust;
@@ -443,28 +473,47 @@ static void feed_pointer(struct digest *digest, const struct pointer *pointer,
 }
 
 bool pointed_value(const struct pointer *pointer, const uint64_t arguments[CALL_ARGUMENTS],
-		   uint64_t robust, uint64_t *value)
+		   uint64_t robust, struct pointed_at *found)
 {
-	struct digest digest = { 0xcbf29ce484222325ULL, true };
-
-	feed_pointer(&digest, pointer, arguments, robust);
-	*value = digest.hash;
-	return digest.whole;
+	*found = NOTHING;
+	feed_pointer(found, pointer, arguments, robust);
+	return found->whole;
 }
 
 bool is_kernel_file(const struct pointer *pointer, const uint64_t arguments[CALL_ARGUMENTS])
 {
 	uint64_t address = arguments[pointer->argument - 1];
-	struct digest digest = { 0, true };
+	struct pointed_at digest = NOTHING;
 	char room[8] = "";
 
 	fetch(&digest, address, room, in_page(address, sizeof(room) - 1));
 	return !strncmp(room, "/proc/", 6) || !strncmp(room, "/sys/", 5);
 }
 
+unsigned int vector_find(uint64_t vdso, uint64_t stack, uint64_t (*pairs)[2], unsigned int most,
+			 uint64_t *address)
+{
+	enum { VDSO = 33 };
+	const uint64_t end = stack + (1u << 18);
+	struct pointed_at digest = NOTHING;
+	unsigned int count = 0;
+
+	for (*address = stack; vdso && *address < end && digest.whole; *address += 8) {
+		fetch(&digest, *address, pairs, sizeof(*pairs));
+		if (pairs[0][0] != VDSO || pairs[0][1] != vdso)
+			continue;
+		while (digest.whole && count < most && (!count || pairs[count - 1][0])) {
+			fetch(&digest, *address + count * sizeof(*pairs), pairs[count], sizeof(*pairs));
+			count++;
+		}
+		return count;
+	}
+	return 0;
+}
+
 bool heard_value(uint64_t address, uint64_t size, uint64_t *value)
 {
-	struct digest digest = { 0xcbf29ce484222325ULL, true };
+	struct pointed_at digest = NOTHING;
 
 	feed_bytes(&digest, address, size, MAX_BYTES);
 	*value = digest.hash;

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #define CALL_ARGUMENTS 6u
+#define PLACES_OF_BYTES 128u
 
 /* In the order of the table's letters. */
 enum kind {
@@ -44,6 +45,7 @@ enum kind {
 	KIND_NUMBERS, /* mask: its arguments that are numbers; base: those that are open files */
 	KIND_BREAKS, /* sets where the heap ends */
 	KIND_BY_TIME, /* how often it is made, and when, depends on who comes first */
+	KIND_ELSEWHERE, /* the task goes on elsewhere than behind it */
 	KINDS,
 };
 
@@ -68,14 +70,33 @@ const struct pointer *pointers_of(uint64_t number, unsigned int *count);
 bool call_is(uint64_t number, enum kind kind);
 
 /*
- * A number for what a call has at one.  robust: its task's list.  False when memory that it
- * points at is not there yet.
+ * What a call has at one.  hash: of all of it.  place: of the bytes at n, n + 64, ... for n below 64,
+ * and of the n-th 64 bytes behind; 0: none is there.  So chance in some bytes leaves the others as
+ * they are.  unseen: it has a pointer in it, and what that leads to is no part of it.
  */
+struct pointed_at {
+	uint64_t hash; /* FNV-1a */
+	uint64_t size;
+	uint32_t place[PLACES_OF_BYTES];
+	bool whole, unseen;
+};
+
+/* robust: the list of the call's task.  False when memory that it points at is not there yet. */
 bool pointed_value(const struct pointer *pointer, const uint64_t arguments[CALL_ARGUMENTS],
-		   uint64_t robust, uint64_t *value);
+		   uint64_t robust, struct pointed_at *found);
+
+/* Is the third argument of an fcntl() a number? */
+bool is_lock_number(uint64_t command);
 
 /* Is the path that a call has there one of /proc or /sys? */
 bool is_kernel_file(const struct pointer *pointer, const uint64_t arguments[CALL_ARGUMENTS]);
+
+/*
+ * What the kernel told a program when it started lies above its stack: pairs of words, of which the
+ * first is where the vDSO is.  Up to `most` of them; 0 where there are none.
+ */
+unsigned int vector_find(uint64_t vdso, uint64_t stack, uint64_t (*pairs)[2], unsigned int most,
+			 uint64_t *address);
 
 /* The same of bytes that the kernel has written. */
 bool heard_value(uint64_t address, uint64_t size, uint64_t *value);

@@ -14,16 +14,16 @@ static const struct {
 } targets[] = {
 	{ "x86_64",
 	  TARGET_X86_64,
-	  { "rdi", "rsi", "rdx", "rcx", "r8", "r9", "rcx", "rsp", "rax", NULL, NULL, "rax",
-	    "r10" } },
+	  { "rdi", "rsi", "rdx", "rcx", "r8", "r9", "rcx", "rsp", "rax", NULL, NULL, NULL,
+	    "rax", "r10" } },
 	{ "aarch64",
 	  TARGET_AARCH64,
-	  { "x0", "x1", "x2", "x3", "x4", "x5", NULL, "sp", "x0", NULL, NULL, "x8",
-	    "x3" } },
+	  { "x0", "x1", "x2", "x3", "x4", "x5", NULL, "sp", "x0", "ESR_EL1",
+	    "ELR_EL1", NULL, "x8", "x3" } },
 	{ "riscv64",
 	  TARGET_RISCV64,
-	  { "a0", "a1", "a2", "a3", "a4", "a5", NULL, "sp", "a0", "scause", "mtvec",
-	    "a7", "a3" } },
+	  { "a0", "a1", "a2", "a3", "a4", "a5", NULL, "sp", "a0", "scause", "sepc",
+	    "mtvec", "a7", "a3" } },
 };
 
 static const char *const *register_names; /* of the target */

@@ -10,8 +10,8 @@
 
 /*
  * Registers that are read: arguments, rounds of a string instruction, the stack's, the result; why a
- * trap was taken, and where the firmware's begin; the number of a system call, and its fourth
- * argument: the others are those of a function.
+ * trap was taken, the address that it came from, and where the firmware's begin; the number of a
+ * system call, and its fourth argument: the others are those of a function.
  */
 enum register_index {
 	REGISTER_FIRST,
@@ -20,6 +20,7 @@ enum register_index {
 	REGISTER_STACK,
 	REGISTER_RESULT,
 	REGISTER_CAUSE,
+	REGISTER_ORIGIN,
 	REGISTER_FIRMWARE,
 	REGISTER_CALL,
 	REGISTER_CALL_FOURTH,

@@ -4,12 +4,14 @@
 #include <string.h>
 
 #include "behind.h"
+#include "exceptions.h"
 #include "mappings.h"
 #include "outside.h"
 #include "pointed.h"
 #include "registers.h"
 #include "state.h"
 #include "syscalls.h"
+#include "table.h"
 #include "tasks.h"
 #include "touched.h"
 
@@ -19,9 +21,9 @@
 #define POINTED (RESULT + 1) /* what the call itself has, and what its arguments point at */
 #define HEARD (POINTED + 1 + CALL_ARGUMENTS) /* what the kernel wrote to one */
 #define VALUES (HEARD + 1)
-#define PARTS 32u
 #define VALUE_WORDS 6u
-#define MOST_VALUES (VALUES + (CALL_ARGUMENTS + 1) * PARTS) /* rows of a call */
+/* Rows of a call. */
+#define MOST_VALUES (VALUES + (CALL_ARGUMENTS + 1) * PLACES_OF_BYTES / IN_A_ROW)
 #define NO_CALL UINT64_MAX
 #define OLD_CALL (1ull << 32) /* added to its number, which has no more bits */
 #define PLACES 2520u /* of calls, and of faults: so each period up to 10 stays apart beyond them */
@@ -30,6 +32,10 @@
 #define COST_ROOM 8192u /* a power of two */
 #define MOST_PLACED (COST_ROOM * 3 / 4) /* further calls are told apart by number only */
 #define MAX_FILES 1024u
+#define MAX_VECTOR 64u
+#define MAX_CONTENTS (1u << 16)
+#define PLACES_OF_CALLS 63u
+#define IN_A_ROW 4u /* digests */
 
 static struct {
 	struct qemu_plugin_scoreboard *score; /* calls of the window that have not returned yet */
@@ -50,8 +56,8 @@ struct calls_made {
 		uint64_t number, error, count;
 	} row[MAX_CALL_ROWS];
 	struct values values[MAX_CALL_ROWS][VALUES]; /* of rows without an error */
-	/* Digests of contents and addresses by value: chance in one leaves the others as they are. */
-	uint32_t part[MAX_CALL_ROWS][CALL_ARGUMENTS + 1][PARTS];
+	/* Digests of contents by the places of bytes: chance in some leaves the others as they are. */
+	uint32_t place[MAX_CALL_ROWS][CALL_ARGUMENTS + 1][PLACES_OF_BYTES];
 };
 
 static struct {
@@ -62,13 +68,19 @@ static struct {
 		uint64_t window, number, insns;
 	} cost[COST_ROOM];
 	unsigned int costs, at[COST_ROOM]; /* where they are */
-	uint64_t faults; /* in no call */
+	uint64_t faults; /* of pages, in no call and no other exception */
 } call_vcpu[MAX_VCPUS];
 
 static struct calls_made made_outside;
 static struct {
-	uint64_t inside, outside;
-} order;
+	uint64_t start, size, pair[MAX_VECTOR][2];
+} vector; /* of what the kernel told the program */
+static struct order {
+	uint64_t digest;
+	/* First which contents are those of which call before: chance is no part of it. */
+	uint32_t place[1 + PLACES_OF_CALLS]; /* then by the places of calls, modulo */
+} order[2]; /* outside, inside */
+static struct table contents; /* that were seen */
 
 void syscalls_begin(void)
 {
@@ -104,7 +116,7 @@ static unsigned int call_add(struct calls_made *made, uint64_t number, uint64_t 
 		made->row[i].count = 0;
 		for (unsigned int k = 0; k < VALUES; k++)
 			made->values[i][k] = (struct values){ .least = UINT64_MAX };
-		memset(made->part[i], 0, sizeof(made->part[i]));
+		memset(made->place[i], 0, sizeof(made->place[i]));
 	}
 	made->row[i].count++;
 	return i;
@@ -141,9 +153,26 @@ static void values_add(struct values *values, uint64_t value)
  */
 static void order_add(const struct begun_call *begun, unsigned int which, uint64_t value)
 {
-	if (begun->place)
-		*(begun->outside ? &order.outside : &order.inside) +=
-			mix(mix(begun->place * VALUES + which) ^ mix(value));
+	struct order *of = &order[!begun->outside];
+	uint64_t mixed = mix(mix(begun->place * VALUES + which) ^ mix(value));
+
+	if (!begun->place)
+		return;
+	of->digest += mixed;
+	of->place[1 + begun->place % PLACES_OF_CALLS] += mixed >> 32;
+}
+
+/* The same contents as of a call before have its number, and new ones the next. */
+static void alike_add(const struct begun_call *begun, unsigned int which, uint64_t value)
+{
+	const uint64_t key = value | 1;
+	uint64_t *row = table_row(&contents, &key, 1, 2, MAX_CONTENTS);
+
+	if (!begun->place || !row || !tasks_are_alone())
+		return;
+	row[1] = row[1] ? row[1] : contents.count;
+	order[!begun->outside].place[0] +=
+		mix(mix(begun->place * VALUES + which) ^ mix(row[1])) >> 32;
 }
 
 static void order_begin(unsigned int index, struct begun_call *begun)
@@ -173,15 +202,22 @@ static void order_begin(unsigned int index, struct begun_call *begun)
 
 /* A thing that an argument points at; of several tasks it is chance where it was mapped. */
 static void pointed_add(struct calls_made *made, unsigned int row, const struct begun_call *begun,
-			const struct pointer *pointer, uint64_t value)
+			const struct pointer *pointer, const struct pointed_at *found)
 {
+	uint64_t value = found->hash;
+
+	if (found->unseen)
+		call_add(made, POINTER_UNSEEN, 0);
 	if (tasks_are_alone() && pointer->kind == KIND_ADDRESS && pointer->base)
 		value ^= heap_value(begun->argument[pointer->argument - 1]);
 	values_add(&made->values[row][POINTED + pointer->argument], value);
 	if (!tasks_are_alone() && pointer->kind != KIND_STRING)
 		return;
-	made->part[row][pointer->argument][mix(value) % PARTS] += mix(value) >> 32;
+	for (unsigned int i = 0; i < PLACES_OF_BYTES; i++)
+		if (found->place[i])
+			made->place[row][pointer->argument][i] += mix(found->place[i]) >> 32;
 	order_add(begun, POINTED + pointer->argument, value);
+	alike_add(begun, POINTED + pointer->argument, value);
 }
 
 static uint64_t call_argument(unsigned int index, unsigned int argument)
@@ -201,23 +237,26 @@ static void arguments_add(unsigned int index, struct begun_call *begun, struct c
 			  unsigned int row)
 {
 	const struct task *task = state.vcpu[index].task;
-	uint64_t robust = task ? task->robust : 0, value;
+	uint64_t robust = task ? task->robust : 0;
 	unsigned int count;
 	const struct pointer *pointer = pointers_of(begun->number, &count);
+	struct pointed_at found;
 
 	if (is_printed(begun))
 		return;
 	order_begin(index, begun);
 	for (unsigned int k = 0; k < CALL_ARGUMENTS; k++)
-		values_add(&made->values[row][k], begun->argument[k]);
+		if (k != 2 || !call_is(begun->number, KIND_LOCK) ||
+		    is_lock_number(begun->argument[1]))
+			values_add(&made->values[row][k], begun->argument[k]);
 	for (; count; count--, pointer++) {
 		if (pointer->kind == KIND_OPENS)
 			begun->kernel_file = is_kernel_file(pointer, begun->argument);
 		if (pointer->kind >= KIND_HEARD && pointer->kind != KIND_ENDS)
 			continue;
 		/* What is not in memory is there when the call returns. */
-		if (pointed_value(pointer, begun->argument, robust, &value))
-			pointed_add(made, row, begun, pointer, value);
+		if (pointed_value(pointer, begun->argument, robust, &found))
+			pointed_add(made, row, begun, pointer, &found);
 		else
 			begun->late |= 1u << pointer->argument;
 	}
@@ -227,13 +266,13 @@ static void late_add(const struct begun_call *begun, struct calls_made *made, un
 {
 	unsigned int count;
 	const struct pointer *pointer = pointers_of(begun->number, &count);
-	uint64_t value;
+	struct pointed_at found;
 
 	for (; count; count--, pointer++) {
 		if (!(begun->late >> pointer->argument & 1) || pointer->kind >= KIND_HEARD)
 			continue;
-		pointed_value(pointer, begun->argument, 0, &value);
-		pointed_add(made, row, begun, pointer, value);
+		pointed_value(pointer, begun->argument, 0, &found);
+		pointed_add(made, row, begun, pointer, &found);
 	}
 }
 
@@ -313,9 +352,44 @@ static bool is_inside(unsigned int index)
 	return state.vcpu[index].open && !state.vcpu[index].out;
 }
 
-void syscalls_fault(unsigned int index)
+void syscalls_exception(unsigned int index, unsigned int vector)
 {
-	call_vcpu[index].faults += is_inside(index) && !calls_of_task(index)->count;
+	struct nested_calls *calls = calls_of_task(index);
+	struct begun_call made = { .outside = !is_inside(index) };
+	uint64_t number = exception_number(index, vector), origin;
+
+	if (is_asked(number) || (made.outside && !is_outside(index)))
+		return;
+	if (is_page_fault(number)) {
+		call_vcpu[index].faults += !made.outside && !calls->count && !calls->exception;
+		return;
+	}
+	origin = exception_origin(index);
+	if (is_kernel(origin))
+		return;
+	calls->exception = EXCEPTION + number;
+	calls->origin = origin;
+	call_add(made_by(index, &made), calls->exception, 0);
+}
+
+void syscalls_go_on(unsigned int index)
+{
+	struct nested_calls *calls = calls_of_task(index);
+	struct calls_made *made = is_inside(index) ? &call_vcpu[index].made : &made_outside;
+	uint64_t address;
+	unsigned int row;
+
+	if (!calls->exception)
+		return;
+	address = exception_origin(index);
+	if (is_kernel(address))
+		return;
+	row = row_of(made, calls->exception);
+	if (address == calls->origin && row < MAX_CALL_ROWS)
+		made->row[row].count -= !!made->row[row].count;
+	else if (address - calls->origin <= LONGEST_INSN && is_outside(index))
+		call_add(&made_outside, EMULATED, 0);
+	calls->exception = 0;
 }
 
 void syscalls_answer(unsigned int index, uint64_t error)
@@ -345,7 +419,8 @@ void syscalls_spent(unsigned int index, uint64_t insns)
 {
 	const struct nested_calls *calls = calls_of_task(index);
 	const struct begun_call *begun = calls->count ? &calls->at[calls->count - 1] : NULL;
-	uint64_t number = begun ? begun->number : NO_CALL, window = call_vcpu[index].window, place;
+	uint64_t number = begun ? begun->number : calls->exception ? calls->exception : NO_CALL;
+	uint64_t window = call_vcpu[index].window, place;
 	struct cost *cost = call_vcpu[index].cost;
 	size_t i;
 
@@ -443,8 +518,8 @@ static void call_returned(unsigned int index, const struct begun_call *begun, ui
 		calls_of_task(index)->hushed = 0; /* it failed */
 }
 
-/* A task that goes on elsewhere than behind its execve() is another program: the call is done. */
-static void exec_done(unsigned int index)
+/* A task that goes on elsewhere than behind its execve(), or in front of its handler: it is done. */
+static void done_elsewhere(unsigned int index)
 {
 	const struct nested_calls *calls = calls_of_task(index);
 	struct begun_call last;
@@ -452,7 +527,7 @@ static void exec_done(unsigned int index)
 	if (!calls->count)
 		return;
 	last = calls->at[calls->count - 1];
-	if (call_is(last.number, KIND_EXEC))
+	if (call_is(last.number, KIND_EXEC) || call_is(last.number, KIND_ELSEWHERE))
 		call_take(index, last.next, last.stack, &last);
 }
 
@@ -473,7 +548,7 @@ static void on_user_block(unsigned int index, void *userdata)
 		if (found.window == call_vcpu[index].window)
 			call_returned(index, &found, result);
 	} else {
-		exec_done(index);
+		done_elsewhere(index);
 	}
 	pthread_mutex_unlock(&state.lock);
 }
@@ -491,6 +566,43 @@ void vdso_read(unsigned int index)
 	if (!task || task->below || !(is_outside(index) || is_inside(index)))
 		return;
 	call_add(is_inside(index) ? &call_vcpu[index].made : &made_outside, VDSO_READ, 0);
+}
+
+void vector_begin(unsigned int index, uint64_t vdso)
+{
+	vector.size = sizeof(vector.pair[0]) *
+		      vector_find(vdso, register_value(index, REGISTER_STACK), vector.pair,
+				  MAX_VECTOR, &vector.start);
+}
+
+/* Where things lie, and what is drawn at random, is no news of the kernel. */
+static bool is_place(uint64_t type)
+{
+	enum { PROGRAM = 3, LOADER = 7, ENTRY = 9, PLATFORM = 15, OTHER_PLATFORM = 24, RANDOM = 25,
+	       NAME = 31, VDSO = 33 };
+
+	return type == PROGRAM || type == LOADER || type == ENTRY || type == PLATFORM ||
+	       type == OTHER_PLATFORM || type == RANDOM || type == NAME || type == VDSO;
+}
+
+bool is_vector(uint64_t address)
+{
+	return address - vector.start < vector.size;
+}
+
+void vector_read(unsigned int index, uint64_t address)
+{
+	const struct task *task = state.vcpu[index].task;
+	const uint64_t *pair = vector.pair[(address - vector.start) / sizeof(vector.pair[0])];
+	bool second = (address - vector.start) / sizeof(*pair) % 2;
+	struct calls_made *made = is_inside(index) ? &call_vcpu[index].made : &made_outside;
+	unsigned int row;
+
+	if (!task || task->below)
+		return;
+	row = call_add(made, VECTOR_READ, 0);
+	if (row < MAX_CALL_ROWS && !(second && is_place(pair[0])))
+		values_add(&made->values[row][HEARD], pair[second]);
 }
 
 static void on_clock(unsigned int index, void *userdata)
@@ -530,15 +642,31 @@ void syscalls_open(unsigned int index)
 	call_vcpu[index].window = ++syscalls.windows;
 	call_vcpu[index].made.rows = 0;
 	call_vcpu[index].costs = call_vcpu[index].faults = 0;
-	order.inside = 0;
+	order[true] = (struct order){ 0 };
 	*calls_open_on(index) = 0;
+}
+
+/* Rows of four digests, those that have any. */
+static size_t put_places(uint64_t number, uint64_t which, const uint32_t *places, unsigned int most,
+			 uint64_t *words)
+{
+	size_t count = 0;
+
+	for (unsigned int i = 0; i < most; i += IN_A_ROW) {
+		if (!(places[i] | places[i + 1] | places[i + 2] | places[i + 3]))
+			continue;
+		words[count++] = number;
+		words[count++] = which + 256 * (1 + i / IN_A_ROW);
+		for (unsigned int k = 0; k < IN_A_ROW; k++)
+			words[count++] = places[i + k];
+	}
+	return count;
 }
 
 /*
  * Rows of (number, which, least, most, sum, digest); which: an argument from 0, 6 for what it
  * returned without an error, from 7 on what pointed.h makes of the call and of its arguments, 14 the
- * same of what the kernel wrote.  From 256 on digests of the parts of 7 to 13 that have any value:
- * 256 * (1 + part) more.
+ * same of what the kernel wrote.  From 256 on four digests of the bytes of 7 to 13, by their places.
  */
 static size_t put_values(const struct calls_made *made, unsigned int i, uint64_t *words)
 {
@@ -554,23 +682,16 @@ static size_t put_values(const struct calls_made *made, unsigned int i, uint64_t
 		memcpy(words + count, row, sizeof(row));
 		count += VALUE_WORDS;
 	}
-	for (uint64_t k = 0; k < (CALL_ARGUMENTS + 1) * PARTS; k++) {
-		const uint64_t digest = made->part[i][k / PARTS][k % PARTS];
-		const uint64_t which = POINTED + k / PARTS + 256 * (1 + k % PARTS);
-		const uint64_t row[] = { made->row[i].number, which, 0, 0, 0, digest };
-
-		if (!digest)
-			continue;
-		memcpy(words + count, row, sizeof(row));
-		count += VALUE_WORDS;
-	}
+	for (uint64_t k = 0; k <= CALL_ARGUMENTS; k++)
+		count += put_places(made->row[i].number, POINTED + k, made->place[i][k],
+				    PLACES_OF_BYTES, words + count);
 	return count;
 }
 
 /* Rows of (number, errno, how often), errno 0 is how often it was made, whatever became; values. */
 static void emit_made(const struct calls_made *made, enum record calls, enum record values)
 {
-	static uint64_t words[1 + MAX_CALL_ROWS * MOST_VALUES * VALUE_WORDS];
+	static uint64_t words[(1 + MAX_CALL_ROWS) * MOST_VALUES * VALUE_WORDS];
 	size_t count = 0;
 
 	if (calls == RECORD_OUTSIDE)
@@ -581,6 +702,9 @@ static void emit_made(const struct calls_made *made, enum record calls, enum rec
 	for (unsigned int i = 0; i < made->rows; i++)
 		if (!made->row[i].error)
 			count += put_values(made, i, words + count);
+	if (outside_wanted())
+		count += put_places(ORDER, 0, order[calls != RECORD_OUTSIDE].place,
+				    1 + PLACES_OF_CALLS, words + count);
 	emit(values, words, count);
 }
 
@@ -608,7 +732,7 @@ void emit_syscalls(unsigned int index)
 void emit_order(void)
 {
 	if (outside_wanted())
-		emit(RECORD_ORDER, (uint64_t[]){ order.inside, order.outside }, 2);
+		emit(RECORD_ORDER, (uint64_t[]){ order[true].digest, order[false].digest }, 2);
 }
 
 /* OUTSIDE: instructions of user space, then as SYSCALLS; OUTSIDE_SCALARS: all so far */

@@ -7,6 +7,7 @@
 #include "state.h"
 #include "stream.h"
 #include "syscalls.h"
+#include "tasks.h"
 #include "touched.h"
 
 #define PAGE_BITS 12
@@ -24,10 +25,17 @@ static struct {
 	unsigned int count; /* in this epoch */
 	struct seen at[ROOM];
 	struct seen recent[MAX_VCPUS][RECENT]; /* what needs no look */
-	struct {
-		uint64_t pages, digest;
+	struct digests {
+		uint64_t pages, digest, order;
 	} inside, outside;
 } touched = { .epoch = 1 };
+
+static uint64_t mixed(uint64_t page)
+{
+	page *= 0xbf58476d1ce4e5b9ULL;
+	page = (page ^ page >> 31) * 0x94d049bb133111ebULL;
+	return page ^ page >> 29;
+}
 
 static bool is_new(uint64_t key)
 {
@@ -48,10 +56,16 @@ static void on_touch(unsigned int index, qemu_plugin_meminfo_t info, uint64_t va
 	uint64_t key = vaddr >> PAGE_BITS << 1 | qemu_plugin_mem_is_store(info), page;
 	bool inside = index < state.vcpus && state.vcpu[index].open && !state.vcpu[index].out;
 	struct seen *recent;
+	struct digests *sum = inside ? &touched.inside : &touched.outside;
 
 	(void)userdata;
 	if (index >= state.vcpus || !(inside || is_outside(index)))
 		return;
+	if (is_vector(vaddr)) {
+		pthread_mutex_lock(&state.lock);
+		vector_read(index, vaddr);
+		pthread_mutex_unlock(&state.lock);
+	}
 	recent = &touched.recent[index][(key ^ key >> 4) % RECENT];
 	if (recent->key == key && recent->epoch == touched.epoch)
 		return;
@@ -64,10 +78,11 @@ static void on_touch(unsigned int index, qemu_plugin_meminfo_t info, uint64_t va
 	page = address_value(vaddr >> PAGE_BITS << PAGE_BITS);
 	if (page != LEAST_ADDRESS && is_new(key)) {
 		page ^= touched.place * 0x9e3779b97f4a7c15ULL;
-		page = (page ^ (key & 1)) * 0xbf58476d1ce4e5b9ULL;
-		page = (page ^ page >> 31) * 0x94d049bb133111ebULL;
-		*(inside ? &touched.inside.pages : &touched.outside.pages) += 1;
-		*(inside ? &touched.inside.digest : &touched.outside.digest) += page ^ page >> 29;
+		page = mixed(page ^ (key & 1));
+		sum->pages++;
+		sum->digest += page;
+		if (tasks_are_alone()) /* which of several comes first is chance */
+			sum->order += mixed(page ^ touched.count);
 	}
 	pthread_mutex_unlock(&state.lock);
 }
@@ -94,7 +109,7 @@ void touched_between_calls(uint64_t place)
 void touched_open(void)
 {
 	touched_between_calls(0);
-	touched.inside.pages = touched.inside.digest = 0;
+	touched.inside = (struct digests){ 0 };
 }
 
 void touched_close(void)
@@ -102,11 +117,15 @@ void touched_close(void)
 	touched_between_calls(0);
 }
 
-/* TOUCHED: pages and their digest, in the window; the same outside, summed up so far */
+/*
+ * TOUCHED: pages and their digest, in the window; the same outside, summed up so far; of both a
+ * digest of their order
+ */
 void emit_touched(void)
 {
-	const uint64_t words[] = { touched.inside.pages, touched.inside.digest,
-				   touched.outside.pages, touched.outside.digest };
+	const struct digests *in = &touched.inside, *out = &touched.outside;
+	const uint64_t words[] = { in->pages,	in->digest, out->pages,
+				   out->digest, in->order,  out->order };
 
 	if (outside_wanted())
 		emit(RECORD_TOUCHED, words, sizeof(words) / sizeof(words[0]));

@@ -3,7 +3,7 @@
  * Which pages of its own a program touches itself, in a window and between two: those of its
  * mappings and its image, by what stands for their addresses (mappings.h), read and written apart.
  * Each counts once between two calls of a window, and where that is is part of its digest; of
- * several tasks, and outside, once in all.
+ * several tasks, and outside, once in all.  Of one task a second digest has their order.
  */
 #ifndef KDELTA_TOUCHED_H
 #define KDELTA_TOUCHED_H

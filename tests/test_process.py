@@ -183,3 +183,13 @@ def test_patience_with_what_idles_is_its_seconds() -> None:
     finally:
         process.end(child)
     assert patience.left == 0.0
+
+
+def test_a_reaper_that_is_killed_at_once_fails_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "sh").symlink_to("/bin/true")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    popen = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", lambda *a, **kw: popen(*a, **kw).wait())
+    process._Reaper().tell("started", os.getpid())

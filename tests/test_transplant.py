@@ -53,6 +53,8 @@ int third(int x) {{ static int last; return x ^ last++; }}
 int fourth(int x) {{ static int last; return x * last++; }}
 __attribute__((no_instrument_function)) int marked(int x) {{ return x ^ 7; }}
 const char *said(void) {{ return "a string"; }}
+long fixed(void) {{ long x; asm ("movabs $0x123456789abcdef, %0; 1:\\n.pushsection"
+    " runtime_ptr_gone, \\"a\\"; .long 1b - 8 - .; .popsection" : "=r" (x)); return x; }}
 __attribute__((section(".init.text"))) int begin(int x) {{ return outside(x) + 1; }}
 """
 REST = """
@@ -71,6 +73,11 @@ def compiled(folder: Path, name: str, text: str) -> Path:
     return target
 
 
+def link(target: Path, start: int, *words: str | Path) -> None:
+    argv = ["ld", f"-Ttext={start:#x}", "-o", target, *words]
+    subprocess.run(argv, check=True, capture_output=True)
+
+
 def normals(path: Path) -> Normals:
     return Normals(Listing(relocatable.read(path.read_bytes())))
 
@@ -80,18 +87,7 @@ def linked(tmp_path: Path) -> tuple[Path, Image]:
     """An object, and an image that holds it behind another with a function of the same name."""
     one, rest = compiled(tmp_path, "one", TEXT), compiled(tmp_path, "rest", REST)
     whole = tmp_path / "vmlinux"
-    argv: list[str | Path] = [
-        "ld",
-        "-static",
-        f"-Ttext={START:#x}",
-        "-e",
-        "outside",
-        "-o",
-        whole,
-        rest,
-        one,
-    ]
-    subprocess.run(argv, check=True)
+    link(whole, START, "-static", "-e", "outside", rest, one)
     told = subprocess.run(["nm", "-n", whole], check=True, capture_output=True, text=True).stdout
     rows = [(int(at, 16), kind, name) for at, kind, name in map(str.split, told.splitlines())]
     high = sorted(row for row in rows if row[0] >= START)
@@ -102,6 +98,21 @@ def linked(tmp_path: Path) -> tuple[Path, Image]:
 def compared(folder: Path, text: str) -> tuple[Changes, Normals]:
     new = normals(compiled(folder, "new", text))
     return difference(normals(compiled(folder, "old", TEXT)), new), new
+
+
+@pytest.mark.parametrize("addresses", ["1b - .", "1b - ., said - ."])
+def test_of_warnings_the_line_is_no_change_with_and_without_a_format(
+    addresses: str, tmp_path: Path
+) -> None:
+    def warning(line: int, flags: int) -> Normals:
+        row = f'__bug_table, \\"aw\\"; .long {addresses}, said - .; .word {line}, {flags}'
+        text = f'void warn(void) {{ asm volatile ("1: ud2; .pushsection {row}; .popsection"); }}'
+        return normals(compiled(tmp_path, "warning", TEXT + text))
+
+    old = warning(10, 1)
+    assert not difference(old, warning(20, 1)).replaced
+    changed = warning(10, 2)
+    assert called(changed, difference(old, changed).replaced) == {"warn"}
 
 
 def called(new: Normals, indices: tuple[int, ...] | frozenset[int]) -> set[str]:
@@ -238,6 +249,8 @@ def test_what_did_not_change_is_the_images(linked: tuple[Path, Image], tmp_path:
     start = max(image.starts("step"))
     assert jump.nop - start == jump.offset - 5  # behind the NOP that the new one has there
     assert jump.start == jump.nop
+    (fixed,) = made.constants  # of a variable that nobody reads: where the boot writes it
+    assert image.bytes_at(fixed.value, fixed.size) == bytes.fromhex("efcdab8967452301")
 
 
 def test_a_graft_links_and_its_data_is_the_kernels(
@@ -248,17 +261,7 @@ def test_a_graft_links_and_its_data_is_the_kernels(
     part, whole = tmp_path / "part.o", tmp_path / "whole"
     part.write_bytes(made.content)
     defined = [f"--defsym={name}={at:#x}" for name, at in made.needed.items()]
-    argv: list[str | Path] = [
-        "ld",
-        f"-Ttext={START + 0x10000000:#x}",
-        *defined,
-        "-e",
-        "first",
-        "-o",
-        whole,
-        part,
-    ]
-    subprocess.run(argv, check=True, capture_output=True)
+    link(whole, START + 0x10000000, *defined, "-e", "first", part)
     shown = code(whole)
     (address,) = linked[1].addresses("counter")
     assert f"{address:x}" in shown

@@ -33,11 +33,11 @@ class Arch:
     machine: str  # QEMU machine type
     console: str  # kernel console on that machine's serial port
     serial_fallback: bool  # a second serial port and fw_cfg ports for kernels without virtio
-    interrupts: tuple[tuple[str, int], ...]
-    exceptions: tuple[tuple[str, int], ...]
     switches: tuple[tuple[str, int], ...]
     kbuild: str
     image: str
+    interrupts: tuple[tuple[str, int], ...] = ()
+    exceptions: tuple[tuple[str, int], ...] = ()
     new_tasks: tuple[tuple[str, int], ...] = (("wake_up_new_task", 0),)
     stubs: tuple[tuple[str, int, int], ...] = ()
     traps: tuple[tuple[str, int], ...] = ()
@@ -119,8 +119,6 @@ ARCHES = {
             cloud=False,
             console="ttyS0",
             serial_fallback=False,
-            interrupts=(),
-            exceptions=(),
             traps=(("handle_exception", 0),),
             switches=(("__switch_to", 0),),
             kbuild="riscv",

@@ -233,8 +233,9 @@ class _Reaper:
                 cwd="/",
                 start_new_session=True,
             )
-            os.close(read)
+            # While our reading end is open, a reaper that was killed already fails no write.
             os.write(self._pipe, "".join(f"started {one}\n" for one in self._told).encode())
+            os.close(read)
 
 
 _reaper = _Reaper()

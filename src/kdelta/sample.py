@@ -19,14 +19,18 @@ from kdelta.machine.identity import MachineSeen
 from kdelta.metric import Better
 
 TOTAL = "total"  # the name under which the sum over the phases is shown
-# Of PhaseCounts.outside, and of scalars: pages of its own that a program touches itself, and a
-# digest of which calls it made with what, in which order.  PART: of a digest, by value.
-INSTRUCTIONS, TOUCHED, ORDER = "instructions", "pages touched", "order of calls"
+# Of PhaseCounts.outside, and of scalars: pages of its own that a program touches itself, digests
+# of which calls it made with what, in which order, and of these pages'.  PLACE: four, by places of
+# bytes, calls.
+INSTRUCTIONS, TOUCHED = "instructions", "pages touched"
+ORDERS = ORDER, _ = "order of calls", f"{TOUCHED} in another order"
 OF_VDSO = "a look at the vDSO"  # which is of the kernel, and differs between releases
+EMULATED = "an emulated instruction"  # whose result is the kernel's
 OLD_CALL = "int 0x80"  # a call that is made as 32-bit programs do
 OF_LOADER = " of the loader"  # behind a clock that a program's start reads, once for each
 OUTSIDE = " outside the windows"  # behind a clock that a program reads there
-PART = ", part "
+PLACE = ", place "
+OF_POINTER = "a pointer within an argument"  # to what nobody looks at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

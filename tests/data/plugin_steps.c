@@ -235,7 +235,7 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_
 	if (!out || !file)
 		return -1;
 	while (event_count < sizeof(events) / sizeof(events[0]) &&
-	       fscanf(file, "%u %llx %llx", &bits, &start, &end) == 3) {
+	       fscanf(file, "%u %llx %llx %*s", &bits, &start, &end) == 3) {
 		events[event_count].start = start;
 		events[event_count].end = end;
 		events[event_count++].bits = bits;

@@ -36,7 +36,7 @@ from kdelta.ladder.evidence import (
     points,
     refuse_traced,
 )
-from kdelta.ladder.ladders import Ladder, LadderStep, RunLadders, ladders, of_run
+from kdelta.ladder.ladders import LadderStep, RunLadders, ladders, of_run
 from kdelta.metric import Assume, Better, Grade, Metric, ReplicateUnit
 from kdelta.probes.sharing import FETCHED
 from kdelta.sample import (
@@ -304,12 +304,6 @@ class LinesMethod(CountMethod):
     def grade(self, arms: Sequence[CountEvidence]) -> Grade:  # noqa: ARG002
         """No time, and no path."""
         return Grade.EXACT_LINES
-
-
-def lines_moved(record: RunRecord, step_percent: float) -> tuple[Ladder[Measure], ...]:
-    """The ladders of scenarios whose lines were counted."""
-    found = ladders(record, LinesMethod(step_percent=step_percent))
-    return tuple(one for one in found if any(rung.total for rung in one.rungs))
 
 
 def lines_between(record: RunRecord, found: Explanation, point: str | None) -> LadderStep | None:
@@ -825,7 +819,9 @@ def report(
     every = gathered(record, method) if known is None else known
     found = of_run(record, method, every)
     own = {field.name: getattr(found, field.name) for field in fields(found)}
-    own["beside"] = lines_moved(record, method.step_percent) if method.explains else ()
+    lines = LinesMethod(step_percent=method.step_percent)
+    beside = ladders(record, lines) if method.explains else ()
+    own["beside"] = tuple(one for one in beside if any(rung.total for rung in one.rungs))
     return Report(
         **own,
         metrics=metric_tables(record),

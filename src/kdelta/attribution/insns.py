@@ -120,8 +120,8 @@ class CountedWindow:
     program that is watched there (plugin/outside.h), until this window opened, its instructions in
     user space and then rows as of syscalls; outside_scalars: as scalars.  spent: rows of (number of
     a system call, instructions that the kernel executed for it), see plugin/syscalls.c.  own: pages
-    that the program itself touched and a digest of them, and the same until this window opened.
-    order: digests of the order of calls, as own.
+    that the program itself touched and a digest of them, and the same until this window opened; of
+    both a digest of their order.  order: digests of the order of calls, as own.
     """
 
     vcpu: int
@@ -470,7 +470,7 @@ def _functions(addresses: Sequence[int], symbols: Symbols) -> Iterator[tuple[str
 
 
 def events(symbols: Symbols, architecture: Arch) -> str:
-    """Where a kernel enters interrupts, exceptions and other tasks: lines "BITS START END"."""
+    """Where a kernel enters interrupts, exceptions and other tasks: "BITS START END NAME"."""
     kinds = (
         (_INTERRUPT, architecture.interrupts),
         (_EXCEPTION, architecture.exceptions),
@@ -485,14 +485,14 @@ def events(symbols: Symbols, architecture: Arch) -> str:
     every = zip(symbols.starts, symbols.names, strict=True)
     named = [(start, name) for start, name in every if entry.match(name)]  # few of 160,000
     lines = [
-        f"{bits} {start + offset:x} {start + offset + 1:x}\n"
+        f"{bits} {start + offset:x} {start + offset + 1:x} {name}\n"
         for bits, entries in kinds
         for pattern, offset in entries
         for start, name in named
         if fnmatch.fnmatchcase(name, pattern)
     ]
     lines += [
-        f"{_STUB} {start + low:x} {min(start + high, end):x}\n"
+        f"{_STUB} {start + low:x} {min(start + high, end):x} {name}\n"
         for start, end, name in zip(symbols.starts, symbols.starts[1:], symbols.names, strict=False)
         for stub, low, high in architecture.stubs
         if stub == name and low < end - start

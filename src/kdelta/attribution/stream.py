@@ -7,7 +7,6 @@ plugin/*.c.
 
 from __future__ import annotations
 
-import sys
 from array import array
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -43,7 +42,7 @@ _FIELDS = {
     OUTSIDE: (1, 3),
     OUTSIDE_SCALARS: (0, 6),
     SPENT: (0, 2),
-    TOUCHED: (4, 0),
+    TOUCHED: (4, 2),  # before: 4
     ORDER: (2, 0),
     SLABS: (0, 6),
     SHARED: (0, 6),
@@ -83,8 +82,6 @@ def opened(content: bytes, place: str) -> Stream:
     """A stream by its bytes.  Raises InfraError when they are none of this kdelta's plugin."""
     words: array[int] = array("Q")
     words.frombytes(memoryview(content)[: len(content) // 8 * 8])
-    if sys.byteorder == "big":
-        words.byteswap()
     if words[:3].tolist() != [HEADER, _FIELDS[HEADER][0], _MAGIC] or len(words) < _FIRST:
         raise InfraError(
             "no counts of this kdelta's plugin: it did not load, or is another's", place=place
@@ -94,10 +91,7 @@ def opened(content: bytes, place: str) -> Stream:
 
 def write(words: array[int], path: Path) -> None:
     """A file that the plugin reads: little-endian 64-bit words."""
-    content = array("Q", words)
-    if sys.byteorder == "big":
-        content.byteswap()
-    path.write_bytes(content.tobytes())
+    path.write_bytes(words.tobytes())
 
 
 def damaged(how: str, place: str) -> InfraError:

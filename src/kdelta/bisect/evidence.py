@@ -9,7 +9,6 @@ change is said, not forced to one side.
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -19,17 +18,16 @@ from pathlib import Path
 
 from msgspec.structs import replace as filled
 
-from kdelta.archive.apt import Progress
 from kdelta.bisect.history import Commit
 from kdelta.bisect.journal import BisectStep, Journal, Point
 from kdelta.bisect.search import LIKE, Likeness, Mark, Position, locate
-from kdelta.errors import SpecError
 from kdelta.guests import qemu
 from kdelta.journal.run import RunRecord
 from kdelta.kernels.kernel import Kernel
 from kdelta.ladder.counts import CountEvidence, CountMethod, Measure
 from kdelta.ladder.evidence import compare_arms, crossing, gather, obstacles
 from kdelta.run import exact
+from kdelta.run.guest_trial import Bench
 from kdelta.sample import ArmRecord, KernelIdentity, Outcome, TrialRecord, TrialResult
 from kdelta.study.spec import Study
 from kdelta.verdict.comparison import Comparison, Verdict
@@ -278,23 +276,7 @@ Cancelled when the work was ended.
 class TrialMeasure:
     """Measures the one scenario of a study by counting."""
 
-    def __init__(
-        self,
-        study: Study,
-        wanted_qemu: str,
-        cancelled: threading.Event,
-        progress: Progress | None = None,
-        *,
-        again: bool = False,
-    ) -> None:
-        """Raises InfraError; SpecError, also for a study of another instrument."""
-        if not study.instrument.traits.repeats:
-            raise SpecError(
-                f"a bisection counts, and this study's instrument is {study.instrument}",
-                place="instrument",
-                action='write instrument = "exact", or judge times by hand with: git bisect',
-            )
-        bench = exact.bench_of(study, wanted_qemu, cancelled, progress, again=again)
+    def __init__(self, study: Study, bench: Bench) -> None:
         # Results of different ones cannot be compared.
         self.environment = f"QEMU {bench.emulator.version}, plugin {qemu.plugin_digest()}"
         exact.guests_of(study)

@@ -33,6 +33,7 @@ from kdelta.metric import number
 from kdelta.printable import printable
 from kdelta.rendering import bisection, bundle, explain, why
 from kdelta.rendering.formats import json_fields
+from kdelta.run import exact
 from kdelta.source import tree_reference
 from kdelta.study import spec
 from kdelta.study.spec import Study
@@ -199,8 +200,15 @@ def one_scenario(
 
 
 def _measure(study: Study, wanted_qemu: str, *, again: bool) -> evidence.TrialMeasure:
+    if not study.instrument.traits.repeats:
+        raise SpecError(
+            f"a bisection counts, and this study's instrument is {study.instrument}",
+            place="instrument",
+            action='write instrument = "exact", or judge times by hand with: git bisect',
+        )
     with reporting() as progress:
-        return evidence.TrialMeasure(study, wanted_qemu, threading.Event(), progress, again=again)
+        bench = exact.bench_of(study, wanted_qemu, threading.Event(), progress, again=again)
+        return evidence.TrialMeasure(study, bench)
 
 
 def _kernel(study: Study, reference: str) -> Kernel:

@@ -518,9 +518,8 @@ def _scenarios(
     found = list(dict.fromkeys([*every_scenario(own), *found]))
     if not found:
         no_cell = f": {why[0]}" if why else ""
-        raise SpecError(
-            f"no scenario fits {', '.join(only)}{no_cell}", action="see: kdelta survey --list"
-        )
+        action = "see: kdelta survey --list; one that is not there is named by --also"
+        raise SpecError(f"no scenario fits {', '.join(only)}{no_cell}", action=action)
     return found, why
 
 

@@ -145,6 +145,7 @@ def judge(imported: str, runs: Path, *, details: bool | None, form: str, **choic
 
 
 EXIT_UNDECIDED = 4
+_NO_CODE = "it changes no function of the kernel (but data, a vDSO or a program)"
 
 
 @click.command()
@@ -198,11 +199,10 @@ def ask(
         click.get_current_context().exit(EXIT_UNDECIDED if own.deviates else 0)
     loop = scenario or robot.scenario_of(report, row)
     action = f"name the kernels without and with the commit: --kernels {both}"
-    if kernels is None:
-        raise SpecError("the mail names no kernels of here", place=report.place, action=action)
-    words = options.words(kernels)
+    words = options.words(kernels or "")
     if len(words) != 2:
-        raise SpecError(f"{kernels} are not two kernels", place="--kernels", action=action)
+        cause = f"{kernels} are not two kernels" if kernels else "the mail names no kernels of here"
+        raise SpecError(cause, place="--kernels" if kernels else report.place, action=action)
     old, new = words
     apart = robot.apart(report, old, new)  # the wrong order is told before anything is counted
     counting = picked(means, ("wanted_qemu", "jobs", "again", "trust"))
@@ -212,8 +212,9 @@ def ask(
     case, why = compare.between(before, after)
     if not apart and before.functions and after.functions:
         changed, _ = compare.changed_code(before.kernel, after.kernel)
-        if changed and not changed & (before.functions | after.functions):
-            say(f"Your test does not execute this commit: {few(sorted(changed), 3)} did not run.")
+        if not changed & (before.functions | after.functions):
+            lost = f"{few(sorted(changed), 3)} did not run" if changed else _NO_CODE
+            say(f"Your test does not execute this commit: {lost}.")
     counted = [*check_page.robot_answer(row, direction, case, why, f"{loop}, {old} -> {new}")]
     counted += [apart] if apart else []  # of more than the commit: the mail's own figures first
     say(*((*asked, *counted) if apart and own else (*counted, *asked)))

@@ -194,6 +194,7 @@ class SwapBacking:
 @contextmanager
 def swap_backing(settings: MachineSettings, kernel: Kernel, folder: Path) -> Iterator[SwapBacking]:
     """What a kernel needs for its swap; a disk lies in `folder`.  Raises InfraError."""
+    known = kernel.config.read_text() if kernel.config else ""
     if settings.swap == "disk":
         disk = folder / "swap.img"
         try:
@@ -202,7 +203,7 @@ def swap_backing(settings: MachineSettings, kernel: Kernel, folder: Path) -> Ite
             yield SwapBacking(disk=disk)
         finally:
             disk.unlink(missing_ok=True)
-    elif settings.swap == "zram" and not _zram_built_in(kernel):
+    elif settings.swap == "zram" and kconfig.parse(known).get("ZRAM") != "y":
         try:
             given = SwapBacking(modules=modules.modules_in_order(kernel, _ZRAM_MODULES))
         except modules.NoModules as reason:
@@ -247,9 +248,3 @@ def _no_zram(given: SwapBacking, name: str, value: str, status: int) -> str:
         without = given.without or "its package has no such module"
         return f"swap: the kernel has no zram built in, and {without}; swap on a disk needs none"
     return _failed(f"swap: zram does not take {name} {value}", status)
-
-
-def _zram_built_in(kernel: Kernel) -> bool:
-    """True when a known configuration has zram in the image."""
-    config = kernel.config
-    return config is not None and kconfig.parse(config.read_text()).get("ZRAM") == "y"

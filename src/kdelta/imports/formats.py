@@ -82,7 +82,10 @@ def read_hyperfine(sources: Sources, labels: Labels, found: Collected) -> Conten
     for number, source in sources:
         for at, result in enumerate(json_object(source.text, source.name)["results"]):
             place = f"{source.name}: results[{at}]"
-            arm, group = _command(result, labels[number] if len(sources) > 1 else "")
+            command, given = printable(str(result["command"]), 200), below(result, "parameters")
+            pairs = (("command", command), *((key, str(value)) for key, value in given.items()))
+            label = labels[number] if len(sources) > 1 else ""
+            arm, group = (label, pairs) if label else (command, ())
             found.judged(WALL, "s", Better.LOWER, place)
             values = list(_hyperfine_times(result, place))
             key = (number, at + 1, arm, WALL)
@@ -99,12 +102,6 @@ def read_hyperfine(sources: Sources, labels: Labels, found: Collected) -> Conten
 
 def _said(value: object, place: str, name: str, scale: float = 1.0) -> float | None:
     return None if value is None else json_number(value, place, name) * scale
-
-
-def _command(result: Mapping[str, Any], label: str) -> tuple[str, Pairs]:
-    command = printable(str(result["command"]), 200)
-    group = tuple((key, str(value)) for key, value in below(result, "parameters").items())
-    return (label, (("command", command), *group)) if label else (command, ())
 
 
 def _hyperfine_times(result: Mapping[str, Any], place: str) -> Iterator[tuple[float | None, str]]:

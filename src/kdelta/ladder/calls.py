@@ -10,29 +10,31 @@ from __future__ import annotations
 import operator
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import TypeVar
 
 from kdelta.printable import few
 from kdelta.sample import (
+    EMULATED,
     INSTRUCTIONS,
     OF_LOADER,
+    OF_POINTER,
     OF_VDSO,
     OLD_CALL,
     ORDER,
+    ORDERS,
     OUTSIDE,
-    PART,
+    PLACE,
     TOTAL,
-    TOUCHED,
     FunctionCount,
     PhaseCounts,
 )
-from kdelta.verdict.comparison import Comparison, CountReading, Spent, Verdict
+from kdelta.verdict.comparison import LEAST_SEEDS, Comparison, CountReading, Spent, Verdict
 
 T = TypeVar("T")
-Arm = Iterable[Sequence[PhaseCounts]]  # of its trials
+Arm = Sequence[Sequence[PhaseCounts]]  # of its trials
 FAULTS = "page faults"
 _RCU, _WOKEN = "RCU", "tasks of others"
 ASYNCHRONOUS = ("io_uring_enter", "io_submit")  # what failed of these, completions say
@@ -46,13 +48,15 @@ _QUESTIONS = {
     " take that out, or list uname in by_design of its TOML if nothing depends on it",
     OF_VDSO: "the program reads the kernel's own code (vDSO), and may do other things on another:"
     " take that out",
+    EMULATED: "the kernel executes an instruction in the program's place (smsw, sgdt), which may do"
+    " other things by the result: take that out",
     OLD_CALL: "it makes system calls by int 0x80 or sysenter, whose arguments are not read",
+    OF_POINTER: "it hands the kernel a pointer within an argument (ioctl, bpf), where kdelta does"
+    " not look",
 }
 _BUFFERS = (7, 8)  # SO_SNDBUF, SO_RCVBUF
 _FEW = 1000  # instructions in user space that a library may take more on one kernel
 _MOST_NAMED = 5
-_ASKED = "arguments or results of system calls"
-_REORDERED = "the order of system calls, or the arguments that belong together,"
 _FAULT_LEAST = 500  # instructions that a page fault takes at least
 _DEAREST = 5000  # instructions that freeing one thing takes at most
 # Functions that leave work to what no window counts.  Those in one tuple may call each other, or
@@ -250,7 +254,8 @@ def places(trials: Iterable[tuple[int, PhaseCounts]]) -> dict[str, dict[int, Spe
         of = f" of {own.phase}'s windows like number"
         rarer = {f"{of} {at + 1}": rows for at, rows in own.rarer.items()}
         for length, rows in {"": own.places, **rarer}.items():
-            named = {(f"{name}()" if name else FAULTS) + length: n for name, n in rows.items()}
+            words = {name: name + "()" * name.isidentifier() or FAULTS for name in rows}
+            named = {words[name] + length: n for name, n in rows.items()}
             found.setdefault(length, {})[seed] = named
     return found
 
@@ -274,16 +279,20 @@ def _weighed_by_parts(
 
 
 def weighed_by_clock(
-    found: Comparison, phases: Sequence[PhaseCounts], phase: str, *, timers: bool
+    found: Comparison, old: Arm, new: Arm, phase: str, *, timers: bool
 ) -> Comparison:
     """A comparison with the clocks that the windows of either arm read in a phase, or in any.
 
-    Of a program of the user's own those of all windows count, and what it reads outside of them.
+    Of a program of the user's own those of all windows count, and what it reads outside of them:
+    but one look measures nothing, and moved nothing where it executed the same on both kernels.
     timers: one is set while they run, whose signal may end one.
     """
+    phases = [*chain(*old, *new)]
     reads: dict[str, int] = {}
-    timers |= any(_limits_time(own.outside or {}, own.by_design) for own in phases)
     for own in phases:
+        limits = ((own.outside or {}).get(name) for name in {*_LIMITS} - {*own.by_design})
+        told = {n for row in limits if row for n in row[:2]}
+        timers |= not told.isdisjoint({_LIMIT_OF_CPU, _LIMIT_OF_REAL_TIME})
         asked = phase in (TOTAL, own.phase) or own.outside is not None
         for name, times in (own.clock or {}).items() if asked else ():
             meant = name.removesuffix(OUTSIDE) in own.by_design
@@ -291,39 +300,48 @@ def weighed_by_clock(
                 reads[name] = max(times, reads.get(name, 0))
     each = [f"{name} {times} times" for name, times in reads.items() if OUTSIDE not in name]
     named = ", ".join([*each, *["a timer is set, or a limit of time"] * timers])
-    beside = [name.removesuffix(OUTSIDE) for name in reads if OUTSIDE in name]
+    looks = {name.removesuffix(OUTSIDE): n for name, n in reads.items() if OUTSIDE in name}
+    once = {*looks.values()} == {1} and not timers and _executed_alike(old, new)
     if named and found.verdict is not Verdict.INVALID:
         found = _undecided(
             found,
             f"a clock may decide how long a window is ({named}), and time is not what is counted;"
             " count operations instead: a fixed number of them, told by KD_OPS(n)",
         )
-    if beside and found.verdict is not Verdict.INVALID:
+    if looks and not once and found.verdict is not Verdict.INVALID:
         found = _undecided(
             found,
-            f"the program reads or sets a clock outside its windows ({', '.join(beside)}), and may"
+            f"the program reads or sets a clock outside its windows ({', '.join(looks)}), and may"
             " choose by it what they do: take that out, or list it in by_design of its TOML if"
             " nothing depends on it",
         )
     return found
 
 
-def _limits_time(asked: Mapping[str, Sequence[int]], design: Sequence[str]) -> bool:
-    limits = [asked[name] for name in _LIMITS if name in asked and name not in design]
-    return any(low == _LIMIT_OF_CPU or high == _LIMIT_OF_REAL_TIME for low, high, *_ in limits)
+def _executed_alike(*arms: Arm) -> bool:
+    """Did a program execute as many instructions of its own in most seeds of either kernel?"""
+    each = [Counter((own[-1].outside or {}).get(INSTRUCTIONS) for own in arm) for arm in arms]
+    (one, times), (other, often) = (counter.most_common(1)[0] for counter in each)
+    enough = min(map(len, arms)) >= LEAST_SEEDS
+    return enough and one == other and 2 * min(times, often) > max(map(len, arms))
 
 
-def weighed_by_outside(found: Comparison, old: Arm, new: Arm, phase: str) -> Comparison:
-    """A comparison with what a program asked for outside its windows, as scalar_differences()."""
+def weighed_by_likeness(found: Comparison, old: Arm, new: Arm, phase: str) -> Comparison:
+    """A comparison with what a program of the user's own asked for, in its windows and outside.
+
+    Things differ that are each the same in all trials of an arm, and numbers whose ranges do; the
+    others are chance, and of few seeds all may be.
+    """
+    few_seeds = min(len(old), len(new)) < LEAST_SEEDS
+    seeds = f"; one seed may draw that, `kdelta run --rounds {LEAST_SEEDS}` tells" * few_seeds
     for was, now in zip(zip(*old, strict=False), zip(*new, strict=False), strict=False):
-        if phase not in (TOTAL, was[0].phase) or any(one.outside is None for one in (*was, *now)):
+        if found.verdict is Verdict.INVALID or phase not in (TOTAL, was[0].phase):
             continue
-        if found.verdict is not Verdict.INVALID and (apart := _apart(was, now, "outside")):
-            return _undecided(
-                found,
-                "outside its windows the program did not ask both kernels for the same:"
-                f" {few(apart, _MOST_NAMED)}",
-            )
+        each = {"in": _apart(was, now, "scalars"), "outside": _apart(was, now, "outside")}
+        told = [f"{n} its windows: {few(own, _MOST_NAMED)}" for n, own in each.items() if own]
+        if told:
+            asked = f"the program did not ask both kernels for the same {'; '.join(told)}"
+            return _undecided(found, f"{asked}{seeds}")
     return found
 
 
@@ -381,67 +399,66 @@ def differences(old: Sequence[PhaseCounts], new: Sequence[PhaseCounts]) -> list[
             continue
         told = unlike(was.errors, now.errors, 0) or unlike(was.syscalls, now.syscalls, 0)
         what = "errors of system calls" if was.errors != now.errors else "system calls"
+        what += " or exceptions" * ("exception " in told)
         if told:
             found.append(f"{what} differ in a window of {was.phase}: {told}")
     return found
 
 
-def scalar_differences(old: Arm, new: Arm) -> list[str]:
-    """The same of arguments and results, by the phases of all trials of two arms.
+Rows = Sequence[tuple[int, int, int, int]]  # of one name, in each trial
 
-    Numbers differ that are each the same in all trials of an arm, or whose ranges have nothing in
-    common; the others are chance.  A call that only one arm makes is for differences() to say.
-    """
-    found = []
-    for was, now in zip(zip(*old, strict=False), zip(*new, strict=False), strict=False):
-        apart = _apart(was, now, "scalars")
-        if apart and was[0].phase == now[0].phase:
-            own = all(name.startswith(TOUCHED) for name in apart)
-            what = "its own pages" if own else _REORDERED if apart[0].startswith(ORDER) else _ASKED
-            found.append(f"{what} differ in the windows of {was[0].phase}: {', '.join(apart)}")
-    return found
+
+def _compared(
+    was: Sequence[PhaseCounts], now: Sequence[PhaseCounts], rows: str
+) -> Iterator[tuple[str, str, Rows, Rows]]:
+    """A name, its row, and the values of both sides, where all recorded any."""
+    arms = [[getattr(one, rows) for one in arm] for arm in (was, now)]
+    if None in chain(*arms):
+        return
+    for name in dict.fromkeys(chain.from_iterable(chain(*arms))):
+        one, other = ([row.get(name, (0, 0, 0, 0)) for row in arm] for arm in arms)
+        row = name.partition(PLACE)[0]
+        call, _, rest = row.partition(" ")
+        # "argument 1": where an arm makes no call, calls differ
+        made = row == ORDER or not rest[:1].islower() or all(row in each for each in chain(*arms))
+        if made and row not in was[0].by_design and call not in _BY_TIME * (rows == "outside"):
+            yield name, row, one, other
+
+
+def _difference(name: str, row: str, one: Rows, other: Rows, *, outside: bool) -> str:
+    """In words; "" where there is none, or chance."""
+    call, _, rest = row.partition(" ")
+    columns = zip(zip(*one, strict=True), zip(*other, strict=True), strict=True)
+    sides = columns if PLACE in name else [(one, other)]
+    differ = any(len({*old}) == len({*new}) == 1 and old[0] != new[0] for old, new in sides)
+    if PLACE in name:
+        return f"{row}, in part" * differ
+    differ |= outside and rest == "contents" and len({*one, *other}) > 1  # it may be a clock
+    low, least = (min(row[0] for row in side) for side in (one, other))
+    high, most = (max(row[1] for row in side) for side in (one, other))
+    if name == INSTRUCTIONS:
+        differ = max(low - most, least - high) > max(_FEW, high // 100)
+    if rest.startswith("E") and differ and 0 in (low, least):
+        return f"{call} fails with {rest} on the {'old' if low else 'new'} kernel only"
+    if differ or (rest[:1].islower() and (low, high) != (least, most)):
+        return f"{name} ({_said(low, high, one)} against {_said(least, most, other)})"
+    return ""
+
+
+def _said(low: int, high: int, rows: Rows) -> str:
+    digests = {row[3] for row in rows} - {0}
+    told = [f"{low}" if low == high else f"{low} to {high}"] if high or not digests else []
+    return ", ".join((*told, *(f"digest {one:08x}" for one in digests if len(digests) == 1)))
 
 
 def _apart(was: Sequence[PhaseCounts], now: Sequence[PhaseCounts], rows: str) -> list[str]:
-    arms = [[getattr(one, rows) or {} for one in arm] for arm in (was, now)]
-    apart: dict[str, str] = {}
-    chance: Counter[str] = Counter()
-    for name in dict.fromkeys(chain.from_iterable(chain(*arms))):
-        one, other = ([row.get(name, (0, 0, 0, 0)) for row in arm] for arm in arms)
-        row = name.partition(PART)[0]
-        call, _, rest = row.partition(" ")
-        detail = rest[:1].islower()  # "argument 1": where an arm makes no call, calls differ
-        missing = detail and any(row not in each for each in chain(*arms))
-        moved = rest == "contents" and len({*one, *other}) > 1  # it may be a clock that was read
-        missing |= rest == "contents" and rows != "outside" and 1 in map(len, arms)  # or a seed
-        if row in was[0].by_design or missing or call in _BY_TIME * (rows == "outside"):
-            continue
-        differ = len({*one}) == len({*other}) == 1 and one[0] != other[0]
-        differ |= moved and rows == "outside"
-        gap = max(min(one)[0] - max(n[1] for n in other), min(other)[0] - max(n[1] for n in one))
-        if name == INSTRUCTIONS:
-            differ = gap > max(_FEW, max(one)[0] // 100)
-        if rest.startswith("E") and differ and 0 in (one[0][0], other[0][0]):
-            side = "old" if one[0][0] else "new"
-            apart[name] = f"{call} fails with {rest} on the {side} kernel only"
-        elif differ or (detail and gap > 0):
-            apart[name] = f"{name} ({_said(one[0])} against {_said(other[0])})"
-        elif PART in name:
-            chance[row] += len({*one}) > 1 or len({*other}) > 1
-    first: dict[str, str] = {}  # of a row, itself in front of its parts
-    for name, told in apart.items():
-        row = name.partition(PART)[0]
-        if name == row or chance[row] <= sum(map(len, arms)):  # of one value in each trial
+    first: dict[str, str] = {}  # of a row, itself in front of its places
+    for name, row, one, other in _compared(was, now, rows):
+        if told := _difference(name, row, one, other, outside=rows == "outside"):
             first.setdefault(row, told)
-    # What was asked otherwise has another digest of the order, too.
-    return [told for row, told in first.items() if row != ORDER or len(first) == 1]
-
-
-def _said(numbers: tuple[int, int, int, int]) -> str:
-    low, high, total, digest = numbers
-    if low == high and digest:
-        return f"{f'{low}, ' if low else ''}digest {digest:08x}"
-    return f"{low}" if low == high else f"{low} to {high}, {total} in all, digest {digest:08x}"
+    # What was asked or touched otherwise has another digest of the order, too.
+    things = [told for row, told in first.items() if row not in ORDERS]
+    return things or [*first.values()]
 
 
 def unlike(
@@ -467,7 +484,7 @@ def failing(phases: Iterable[PhaseCounts]) -> str:
     for own in phases:
         for name in own.outside or {}:
             call, _, error = name.partition(" ")
-            if error[:1] == "E" and PART not in error and name not in own.by_design:
+            if error[:1] == "E" and PLACE not in error and name not in own.by_design:
                 beside[name] = f"{call}() fails with {error}"
         for name, times in own.errors.items():
             call, _, error = name.rpartition(" ")

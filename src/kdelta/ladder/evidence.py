@@ -444,9 +444,10 @@ def weighed_by_asked(
         for one in result.state
     )
     counted = [one for arm in arms for one in counted_phases(arm)]
-    found = calls.weighed_by_clock(found, counted, phase, timers=timers)
     was, now = ([trial.exact.phases for trial in arm.used] for arm in arms[:2])
-    found = calls.weighed_by_outside(found, was, now, phase)
+    found = calls.weighed_by_clock(found, was, now, phase, timers=timers)
+    if any(trial.outside for trial in arms[0].used):
+        found = calls.weighed_by_likeness(found, was, now, phase)
     told = [
         {(f.name, f.value) for t in arm.used if t.result for f in t.result.state} for arm in arms
     ]
@@ -501,8 +502,7 @@ def obstacles(method: Method[M], old: ArmEvidence[M], new: ArmEvidence[M]) -> li
         # What a seed moves in the calls is spread.
         was, now = ([trial.exact.phases for trial in own] for own in (old.used, new.used))
         alike = not any(calls.differences(own[0], each) for own in (was, now) for each in own)
-        found = calls.differences(was[0], now[0]) if alike else []
-        reasons += found + (calls.scalar_differences(was, now) if old.used[0].outside else [])
+        reasons += calls.differences(was[0], now[0]) if alike else []
         if _names(old.phases) != _names(new.phases):
             reasons.append(
                 f"phases differ: {_names(old.phases) or 'none'} against {_names(new.phases)}"

@@ -200,12 +200,6 @@ _NEW = _Coding(reserved=1 << 13, slab_flag=0, table=0xF2, slab=0xF5, by_byte=Tru
 _CODINGS = (((6, 1), (6, 1), _OLD), ((6, 12), (9, 99), _NEW))  # first and last that has it
 
 
-def coding(release: str) -> _Coding | None:
-    """How the kernel of a release tells its pages; None where that is not known."""
-    version = _version(release)
-    return next((one for first, last, one in _CODINGS if first <= version <= last), None)
-
-
 def _version(release: str) -> tuple[int, int]:
     found = re.match(r"(\d+)\.(\d+)", release)
     return (int(found[1]), int(found[2])) if found else (0, 0)
@@ -244,7 +238,8 @@ def memory(
 
 def kinds_of(touched: Touched, release: str, places: Map) -> dict[int, What]:
     """What each page of the kernel's is that a window touched, by its address."""
-    code = coding(release)
+    version = _version(release)
+    code = next((one for first, last, one in _CODINGS if first <= version <= last), None)
     return {
         word & PAGE: _kind(word, flags, mapping, form, code, places)
         for word, flags, mapping, form in rows(touched.pages, 4)

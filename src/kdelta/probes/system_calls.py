@@ -16,14 +16,27 @@ from statistics import fmean
 from typing import Any
 
 from kdelta.attribution.insns import CountedWindow, instruction
-from kdelta.sample import INSTRUCTIONS, OF_LOADER, OF_VDSO, OLD_CALL, ORDER, OUTSIDE, PART, TOUCHED
+from kdelta.sample import (
+    EMULATED,
+    INSTRUCTIONS,
+    OF_LOADER,
+    OF_POINTER,
+    OF_VDSO,
+    OLD_CALL,
+    ORDER,
+    ORDERS,
+    OUTSIDE,
+    PLACE,
+    TOUCHED,
+)
 from kdelta.verdict.windows import is_near, median
 
 _VDSO = "vDSO"
 _PLACE_SHIFT = 52  # of places of calls, above their instructions: see plugin/syscalls.c
 _MOST_ALIKE = 32  # windows that say what a place takes
 _MOST_LENGTHS = 8  # of windows, beside the common one
-_OLD_CALLS, _CLOCK_READ, _CLOCK_PAGE, _VDSO_READ = (n << 32 for n in (1, 2, 3, 4))  # syscalls.h
+# plugin/syscalls.h
+_OLD_CALLS, _CLOCK_READ, _CLOCK_PAGE, *_LOOKS, _EXCEPTION = (n << 32 for n in range(1, 10))
 # Of arm64 and riscv64 it has the return from a signal's handler, too: two instructions.
 _SIGRETURN = {*map(bytes.fromhex, ("681180d2", "010000d4", "9308b008", "73000000"))}
 # A timer that is set in a window ends it, as a clock that is read there does.
@@ -47,7 +60,7 @@ _CLOCKS = {
     "riscv64": ("rdtime", rb"[\x73\xf3][\x20-\x2f][\x00\x10\x20]\xc0"),  # and rdcycle, rdinstret
 }
 # What arguments point at, in the order of plugin/pointed.h.
-_KINDS = "sabgviwdmknfoctjrHhexpMURONBT"
+_KINDS = "sabgviwdmknfoctjrHhexpMURONBTG"
 _RESULT = 6  # behind the arguments
 _CONTENTS = _RESULT + 8  # of what the kernel wrote, behind the call and its arguments
 
@@ -181,8 +194,11 @@ class Calls:
 
     def _name(self, number: int) -> str:
         clocks = {_CLOCK_READ: _CLOCKS[self.architecture][0], _CLOCK_PAGE: _VDSO}
-        known = {**self.names, **clocks, _VDSO_READ: OF_VDSO}.get(number)
-        return known or (OLD_CALL if number >= _OLD_CALLS else f"call {number}")
+        names = (OF_VDSO, OF_POINTER, "auxv", ORDER, EMULATED)
+        known = {**self.names, **clocks, **dict(zip(_LOOKS, names, strict=True))}.get(number)
+        kind, own = divmod(number, 1 << 32)
+        others = {0: f"call {own}", _EXCEPTION >> 32: f"exception {own}"}
+        return known or others.get(kind, OLD_CALL)
 
     def of(self, words: Sequence[int] | None) -> tuple[dict[str, int] | None, dict[str, int]]:
         """How often each call was made, and how often it returned an error: "madvise EINVAL"."""
@@ -203,17 +219,21 @@ class Calls:
         """The values of arguments and results in all rows: see PhaseCounts."""
         found: dict[str, tuple[int, ...]] = {}
         words = chain.from_iterable(rows)
-        for number, packed, least, most, total, digest in zip(*[words] * 6, strict=True):
-            call = self.names.get(number, "")
-            part, which = divmod(packed, 256)
-            if which > _RESULT:
-                name = f"{call} {_what(call, which)}{f'{PART}{part}' if part else ''}"
+        for number, packed, *values in zip(*[words] * 6, strict=True):
+            least, most, total, digest = values
+            call = self._name(number)
+            place, which = divmod(packed, 256)
+            if place:
+                name = f"{call}{' ' * bool(which)}{_what(call, which)}{PLACE}{place}"
+                found[name] = tuple(map(int.__add__, found.get(name, (0,) * 4), values))
+            elif which > _RESULT:
+                name = f"{call} {_what(call, which)}"
                 found[name] = 0, 0, 0, found.get(name, (0,) * 4)[3] + digest
             elif table().get(call, _UNKNOWN).is_number(which):
                 name = f"{call} {'result' if which == _RESULT else f'argument {which + 1}'}"
                 low, high, whole, mixed = found.get(name, (least, most, 0, 0))
                 found[name] = min(low, least), max(high, most), whole + total, mixed + digest
-        return {name: _normal(*found[name]) for name in sorted(found)}
+        return {n: found[n] if PLACE in n else _normal(*found[n]) for n in sorted(found)}
 
     def _inside(self, windows: Sequence[CountedWindow]) -> dict[str, tuple[int, ...]]:
         touched = [window.own for window in windows if window.own is not None]
@@ -221,8 +241,8 @@ class Calls:
         if touched:
             pages, digests = [own[0] for own in touched], [own[1] for own in touched]
             found[TOUCHED] = min(pages), max(pages), sum(pages), sum(digests) % (1 << 32)
-        if any(order := [window.order[0] for window in windows if window.order is not None]):
-            found[ORDER] = 0, 0, 0, sum(order) % (1 << 32)
+            if any(order := [sum(own[4:5]) for own in touched]):
+                found[ORDERS[1]] = 0, 0, 0, sum(order) % (1 << 32)
         return found
 
     def outside(self, window: CountedWindow) -> dict[str, tuple[int, ...]]:
@@ -234,8 +254,8 @@ class Calls:
         told = {name: (n, n, 0, 0) for name, n in counts.items()}
         if window.own is not None:
             told[TOUCHED] = window.own[2], window.own[2], 0, window.own[3] % (1 << 32)
-        if window.order is not None:
-            told[ORDER] = 0, 0, 0, window.order[1] % (1 << 32)
+            if window.own[5:]:
+                told[ORDERS[1]] = 0, 0, 0, window.own[5] % (1 << 32)
         return told | asked
 
     def clock(
@@ -289,12 +309,18 @@ class Calls:
         return {call: count for call, count in made.items() if call in clocks}
 
 
+def _orders(*digests: int) -> dict[str, tuple[int, ...]]:
+    return {name: (0, 0, 0, own % (1 << 32)) for name, own in zip(ORDERS, digests, strict=False)}
+
+
 def _asked_for(window: CountedWindow) -> tuple[Sequence[int], Sequence[int]]:
     return (window.order or array("Q"))[:1], (window.own or array("Q"))[:2]
 
 
 def _what(call: str, which: int) -> str:
     """What the plugin made one number of: "string 2" or "address 2" of an argument, "contents"."""
+    if not which:
+        return ""
     if which == _CONTENTS:
         return "contents"
     at = str(which - _RESULT - 1)

@@ -174,14 +174,10 @@ def _environment() -> Environment:
     return Environment(
         loader=PackageLoader("kdelta.rendering", ""),
         autoescape=True,
-        finalize=_printable,
+        # What a template's own macros made stays as it is.
+        finalize=lambda value: printable(value) if type(value) is str else value,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-
-
-def _printable(value: object) -> object:
-    """Text that came from elsewhere; what a template's own macros made stays as it is."""
-    return printable(value) if type(value) is str else value

@@ -639,7 +639,7 @@ def _step_context(found: Explanation, detail: StepDetail) -> dict[str, Any]:
     scale, difference = explain.Scale.of(found), detail.difference
     tree = explain.branches(difference.root, difference.causes) if difference else []
     return {
-        "sentences": _step_sentences(found, detail),
+        "sentences": sentences.difference_sentences(found, detail.difference, detail.work),
         "kinds": [
             {
                 "kind": explain.kind_named(row)
@@ -686,15 +686,11 @@ def _step_document(step: LabStep, detail: StepDetail, causes: object) -> dict[st
         ],
         "others": rest and picked(rest, ("count", "old", "new")),
         "folded": [one for one in own.folded if one[0] in names],
-        "sentences": _step_sentences(own, detail),
+        "sentences": sentences.difference_sentences(own, detail.difference, detail.work),
         "kinds": _kinds(detail),
         "causes": causes,
         "culprit": detail.culprit and [detail.culprit.label, detail.culprit.title],
     }
-
-
-def _step_sentences(found: Explanation, detail: StepDetail) -> list[str]:
-    return sentences.difference_sentences(found, detail.difference, detail.work)
 
 
 def _kinds(detail: StepDetail) -> list[KindDelta]:

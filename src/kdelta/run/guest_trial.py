@@ -43,7 +43,7 @@ def events_file(
 ) -> Path:
     """The plugin's file events= for an image, by SHA-256.  every_task: of other tasks, too."""
     told = dataclasses.replace(architecture, new_tasks=()) if every_task else architecture
-    key = cache.digest(image, repr(told))
+    key = cache.digest("named", image, repr(told))
 
     def make(folder: Path) -> None:
         (folder / "events").write_text(insns.events(load(), told))

@@ -27,7 +27,7 @@ _TRACED = "__fentry__"
 _TABLES = {
     "__jump_table": 3, ".altinstructions": 2, "__ex_table": 2, ".smp_locks": 1, "__bug_table": 2,
 }  # fmt: skip
-_LINE = {"__bug_table": slice(-4, -2)}
+_BUGS, _LINE = "__bug_table", slice(-4, -2)  # fields of 4 bytes, then the line and flags
 _REPLACEMENT = ".altinstr_replacement"
 _UNNAMED_BYTES = 32
 _TEST, _TEST_BYTES = ".altinstr_aux", 18
@@ -170,6 +170,8 @@ class Normals:
         for section, fields in self.own.relocations.items():
             part = self.own.parts[section]
             inside = _TABLES.get(part.name, 0)
+            if part.name == _BUGS and part.size > 4 * len(fields):  # 7.0 added one: the format
+                inside = 4 * len(fields) // (part.size - 4 * len(fields))
             size = part.size * inside // len(fields) if fields else 0
             entries: dict[int, list[Filled]] = {}
             for each in fields if inside else ():
@@ -183,8 +185,8 @@ class Normals:
                 for each in inner:
                     at, wide = each.offset - number * size, relocatable.SIZES[each.kind]
                     row[at : at + wide] = bytes(wide)
-                if part.name in _LINE:
-                    row[_LINE[part.name]] = bytes(2)
+                if part.name == _BUGS:
+                    row[_LINE] = bytes(2)
                 means = [self._entry_field(section, each, row, owner) for each in inner]
                 found.setdefault(owner, []).append((part.name, bytes(row), tuple(means)))
         return found

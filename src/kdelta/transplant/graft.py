@@ -60,7 +60,7 @@ class Jump:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constant:
-    """where: name of a symbol of the object; value: the address of the image's variable."""
+    """where: name of a symbol of the object; value: where the image has the number."""
 
     where: str
     value: int
@@ -202,13 +202,24 @@ class _Graft:
             for each in fields:
                 if found is None:
                     break
-                value = self._address(found["name"])
+                size = _CONSTANT_BYTES[found["kind"]]
+                value = self._address(found["name"]) or self._written(found[0], size)
                 if value is None:
                     raise cannot(f"the image has no {found['name']}")
                 symbol = self.own.symbols[each.symbol]
                 alias = self._named(symbol.section, symbol.value + each.addend)
-                size = _CONSTANT_BYTES[found["kind"]]
                 yield Constant(where=alias, value=value, size=size)
+
+    def _written(self, table: str, size: int) -> int | None:
+        """Where the boot writes one into the image's code, which has the object's number there."""
+        old, functions = self.patched.old, self.patched.proven.functions
+        for section, fields in old.own.relocations.items():
+            for each in fields if old.own.parts[section].name == table else ():
+                index, at = old.listing.meant(section, each)
+                held = old.own.content(index)[at : at + size] if index in functions else b""
+                if held and self.image.bytes_at(functions[index] + at, size) == held:
+                    return functions[index] + at
+        return None
 
     def _address(self, name: str) -> int | None:
         known = self.image.addresses(_ALIASES.get(name, name), shared=True)
