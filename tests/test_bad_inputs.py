@@ -28,7 +28,7 @@ from test_imports_formats import fio
 
 pytestmark = pytest.mark.program
 SEED = os.environ.get("KDELTA_BAD_SEED", "34")
-EACH = 10  # bad inputs of a kind
+EACH = 7  # bad contents of a kind
 MOST_S, MOST_BYTES = 10.0, 1 << 30
 SHIPPED = Path(__file__).parent.parent / "workloads"
 TABLE = "kernel,boot,ns\n6.16,1,5\n6.17,1,6\n6.16,2,5.5\n6.17,2,6.5\n"
@@ -75,6 +75,8 @@ TAKEN: dict[str, Taken] = {
     "repository": ("linux/.git/config", None, "kernels fetch tree:./linux+config=min", ()),
     "image": ("run/image", None, "kernels show file:./run/image", ()),
     "plan": ("run/run.json", None, "show ./run", ()),
+    "study of a run": ("run/study.toml", None, "resume ./run", ()),
+    "attempts": ("run/attempts.json", "[]", "resume ./run", ()),
     "result": ("run/trials/0003/result.json", None, "explain ./run 6.16 6.17", ("[" * 10**6,)),
     "counts": ("run/trials/0003/counts.bin.gz", None, "coverage ./run", ()),
     "bundle": ("run.tar", None, "bundle verify run.tar", ()),
@@ -182,7 +184,7 @@ def test_a_bad_input_ends_with_a_sentence_soon(
     for folder in ("linux", "outside"):
         shutil.copytree(made / "linux", tmp_path / folder)
     outside = state(tmp_path / "outside")
-    for number in range(EACH + len(sure)):
+    for number in range(len(PLANTS) + EACH + len(sure)):
         place = tmp_path / f"{number}"
         for folder in ("run", "linux", "programs"):
             shutil.copytree(made / folder, place / folder)
@@ -190,14 +192,14 @@ def test_a_bad_input_ends_with_a_sentence_soon(
         (place / "good.mbox").write_text(SERIES)
         (place / name).unlink(missing_ok=True)
         monkeypatch.chdir(place)
-        plant, found = rng.randrange(len(PLANTS)) if number else -1, b""
-        if number < EACH / 3:
-            PLANTS[plant](place / name)
+        at, found = number - len(PLANTS), b""
+        if at < 0:
+            PLANTS[number](place / name)
         else:
-            found = bad(good, rng) if number < EACH else sure[number - EACH].encode()
+            found = bad(good, rng) if at < EACH else sure[at - EACH].encode()
             (place / name).write_bytes(found)
-        status, said, seconds, peak = ended(command.split(), place, exact=number == EACH / 2)
-        told = f"{plant}, {found[:300]!r}: {status}, {seconds:.1f} s, {peak} bytes: {said[-500:]}"
+        status, said, seconds, peak = ended(command.split(), place, exact=not at)
+        told = f"{number}, {found[:300]!r}: {status}, {seconds:.1f} s, {peak} bytes: {said[-500:]}"
         assert status in range(5), told
         assert said.strip(), told
         assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f\u202e]|Traceback", said), told

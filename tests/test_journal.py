@@ -30,10 +30,9 @@ from msgspec.structs import replace
 import run_records
 from kdelta import sample
 from kdelta.cli.show import list_command as runs
-from kdelta.errors import KdeltaError, SpecError, StoreError
+from kdelta.errors import SpecError, StoreError
 from kdelta.files import NotPlainError, content
-from kdelta.journal import artifacts, files, results
-from kdelta.journal.results import trial_folder
+from kdelta.journal import files, results
 from kdelta.journal.run import FORMAT, RUNS, RunJournal, unfinished
 from kdelta.machine.axes import MachineSettings
 from kdelta.run import timed
@@ -610,7 +609,7 @@ PLANTS: dict[str, Callable[[Path, Path], object]] = {
 @pytest.mark.parametrize("plant", PLANTS.values(), ids=PLANTS)
 @pytest.mark.parametrize(
     "name",
-    ["lock", "lock.pid", "attempts.json", "show.txt", *(f"trials/0001/{name}" for name in INTO)],
+    ["lock", "attempts.json", "show.txt", *(f"trials/0001/{name}" for name in INTO)],
 )
 def test_nothing_is_written_through_what_is_no_file_of_the_run(
     name: str, plant: Callable[[Path, Path], object], run: Path, monkeypatch: pytest.MonkeyPatch
@@ -646,55 +645,12 @@ def test_a_link_beside_the_runs_is_none(run: Path) -> None:
             RUNS.folders(none)
 
 
-def endless(path: Path) -> None:
-    with path.open("wb") as file:
-        file.truncate(1 << 40)
-
-
-STRANGE: dict[str, Callable[[Path], object]] = {
-    "pipe": os.mkfifo, "device": lambda path: path.symlink_to("/dev/zero"), "huge": endless,
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("plant", STRANGE.values(), ids=STRANGE)
-@pytest.mark.parametrize("name", ["run.json", "study.toml", "attempts.json"])
-def test_what_is_no_plain_file_is_refused_at_once(
-    name: str, plant: Callable[[Path], object], run: Path
-) -> None:
-    (run / name).unlink()
-    plant(run / name)
-    with pytest.raises(KdeltaError, match=r"it is no plain file|it has more than \d+ bytes"):
-        RunJournal.open(RUNS.find(run.parent / "none", str(run))).record()
-
-
 @pytest.mark.parametrize("name", ["x;id", "$(id)", "a b", "`id`", "'"])
 def test_a_run_whose_name_a_shell_would_execute_is_damaged(name: str, run: Path) -> None:
     told = json.loads((run / "run.json").read_text())
     (run / "run.json").write_text(json.dumps(told | {"run_id": name}))
     with pytest.raises(StoreError, match="damaged"):
         RunJournal.open(run)
-
-
-def test_a_result_that_is_a_pipe_is_left_out(run: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (trial,) = run.glob("trials/*/result.json")
-    trial.unlink()
-    os.mkfifo(trial)
-    assert not any(one.result for one in RunJournal.open(run).record().trials)
-    assert "no plain file" in caplog.text
-
-
-@pytest.mark.parametrize("plant", STRANGE.values(), ids=STRANGE)
-def test_studies_and_counts_are_plain_files(
-    plant: Callable[[Path], object], tmp_path: Path
-) -> None:
-    plant(tmp_path / "it")
-    with pytest.raises(SpecError, match="the study cannot be read: it "):
-        spec.load(tmp_path / "it")
-    kept = trial_folder(tmp_path, 0) / "counts.bin.gz"
-    kept.parent.mkdir(parents=True)
-    plant(kept)
-    with pytest.raises(StoreError, match="its raw counts cannot be read: it "):
-        artifacts.typical_windows(tmp_path, 0, run_records.result_of(0))
 
 
 def test_content_is_bounded_whatever_a_file_says_of_its_size(tmp_path: Path) -> None:

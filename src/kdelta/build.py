@@ -73,15 +73,12 @@ def compiled(
         headers = dict.fromkeys(path.parent for path in sources if path.suffix == ".h")
         searched = [f"-I{path}" for path in headers]
         argv = [compiler, *flags, *searched, *units, "-o", str(folder / name)]
-        try:
-            process.run(argv, timeout=_TIMEOUT_S, env={"TMPDIR": str(folder)}, quick=True)
-        except process.SlowError as error:
-            raise BuildError(error.cause, action=process.action(compiler)) from error
-        except InfraError as error:
-            cause = f"{name} does not compile: {error.cause}"
+        done = _ran(argv, folder / name, compiler)
+        if done.returncode:
+            why = f"{compiler} failed with exit status {done.returncode}: {done.last_words}"
             action = f"is its C library there? On Debian: apt-get install {package}"
-            raise BuildError(cause, place=str(sources[0]), action=action) from error
-        _check_made(folder / name, compiler)
+            cause = f"{name} does not compile: {why}"
+            raise BuildError(cause, place=str(sources[0]), action=action)
 
     return _note(own, cache.entry("build", key, make) / name)
 
@@ -107,40 +104,36 @@ def theirs(
     def make(folder: Path) -> None:
         program = folder / "program"
         words = caged([*argv, "-o", str(program)], folder)
-        made = _compiled(source, words, program, compiler, env={"TMPDIR": str(folder)})
+        made = _compiled(source, words, program, compiler)
         (folder / "warnings.txt").write_text(made.stderr)
 
     return _note(own, cache.entry("build", key, make) / "program").parent
 
 
-def _compiled(
-    source: Path,
-    argv: Sequence[str],
-    made: Path,
-    compiler: str,
-    env: Mapping[str, str] | None = None,
-) -> process.Completed:
-    """What a compiler said of a user's file.  Raises SpecError where it fails, BuildError where it
-    does not end or makes nothing.
-    """
-    argv = [*_BOUNDED, *argv]
+def _ran(argv: Sequence[str], made: Path, compiler: str) -> process.Completed:
+    """Raises BuildError where the compiler does not end, or makes nothing and does not say why."""
+    action, env = process.action(compiler), {"TMPDIR": str(made.parent)}
     try:
         done = process.run(
             argv, timeout=_TIMEOUT_S, env=env, check=False, quick=True, name=compiler
         )
     except process.SlowError as error:
-        _check_included(source)
-        raise BuildError(error.cause, action=process.action(compiler)) from error
-    if done.returncode:
-        raise _not_c(source, done.stderr)
-    _check_made(made, compiler)
+        raise BuildError(error.cause, action=action) from error
+    if not (done.returncode or made.is_file()):
+        raise BuildError(f"{compiler} ended well and wrote no {made.name}", action=action)
     return done
 
 
-def _check_made(made: Path, compiler: str) -> None:
-    if not made.is_file():
-        cause = f"{compiler} ended well and wrote no {made.name}"
-        raise BuildError(cause, action=process.action(compiler))
+def _compiled(source: Path, argv: Sequence[str], made: Path, compiler: str) -> process.Completed:
+    """What a compiler said of a user's file.  Raises SpecError where it fails, BuildError."""
+    try:
+        done = _ran([*_BOUNDED, *argv], made, compiler)
+    except BuildError:
+        _check_included(source)
+        raise
+    if done.returncode:
+        raise _not_c(source, done.stderr)
+    return done
 
 
 def _check_included(source: Path) -> None:

@@ -34,7 +34,7 @@ _LOCK_S = 6 * 3600.0
 _LOCKS = "locks"
 _HELD = "entries"  # the file of all holds
 _MAKING, _GONE = ".making-", ".gone-"
-_COMPARED, _SIZES, _MOST_NOTE = ".compared.json", ".sizes.json", 1 << 20
+_COMPARED, _SIZE, _MOST_DIGITS = ".compared.json", ".size", 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,10 +226,10 @@ def make_room(kind: str, keep: Path | None = None) -> None:
 
 
 def _evict(kind: str, limit: int, keep: Path | None) -> None:
-    sizes, rows = _sizes(kind), []
-    for path, size in sizes.items():
+    rows = []
+    for path in children(kind):
         with contextlib.suppress(FileNotFoundError):
-            rows.append((path.stat().st_mtime, path, size))
+            rows.append((path.stat().st_mtime, path, _size(path)))
     total = sum(size for _, _, size in rows)
     for _, path, size in sorted(rows):
         if total <= limit:
@@ -289,8 +289,11 @@ def usage(progress: Callable[[str, float], object] = lambda *_: None) -> tuple[U
     """What the cache holds, one row per kind, largest first."""
     rows = []
     for kind in present():
-        sizes = _sizes(kind, progress)
-        rows.append(Usage(kind=kind, entries=len(sizes), size=sum(sizes.values())))
+        size, paths = 0, children(kind)
+        for at, path in enumerate(paths):
+            progress(f"summing up {kind}", at / len(paths))
+            size += _size(path)
+        rows.append(Usage(kind=kind, entries=len(paths), size=size))
     return tuple(sorted(rows, key=lambda row: -row.size))
 
 
@@ -305,7 +308,6 @@ def clear(kind: str) -> int:
     left = sum(not remove(path) for path in children(kind))
     _sweep(root() / kind)
     with contextlib.suppress(OSError):  # not empty
-        (root() / kind / _SIZES).unlink(missing_ok=True)
         (root() / kind).rmdir()
     return left
 
@@ -317,43 +319,16 @@ def children(kind: str) -> list[Path]:
     return []
 
 
-def _sizes(
-    kind: str, progress: Callable[[str, float], object] = lambda *_: None
-) -> dict[Path, int]:
-    """Bytes of all of a kind.  What changes in a workplace alone is not walked again unused: a tree
-    has 100,000 files.
-    """
-    note, paths = root() / kind / _SIZES, children(kind)
-    in_place = kind in KINDS and KINDS[kind].in_place
-    known = files.kept(note, _MOST_NOTE, dict[str, tuple[int, int]]) if in_place else None
-    sizes, noted = dict[Path, int](), dict[str, tuple[int, int]]()
-    for at, path in enumerate(paths):
-        progress(f"summing up {kind}", at / len(paths))
-        with contextlib.suppress(OSError):  # evicted by another process meanwhile
-            changed = path.stat().st_ctime_ns  # also by who takes the lock after this
-            still = in_place and _is_free(path)
-            then, size = (known or {}).get(path.name, (0, 0))
-            sizes[path] = size if then == changed else _size(path)
-            if still:
-                noted[path.name] = changed, sizes[path]
-    if noted != (known or {}):
-        with contextlib.suppress(OSError):  # a read-only cache still serves
-            files.keep(note, msgspec.json.encode(noted))
-    return sizes
-
-
-def _is_free(place: Path) -> bool:
-    """True when nobody works in it; False also in a cache that cannot be written."""
-    with contextlib.suppress(OSError):
-        return not locks.is_held(root() / _LOCKS / f"{_lock(place)}.lock")
-    return False
-
-
 def _size(place: Path) -> int:
-    """Bytes of all files at or below a place; of an entry, as its list says."""
-    rows = files.listed(place)
+    """Bytes of all files at or below a place; of an entry, as its list says.  A workplace has
+    100,000 of them, and a note of their sum since it was last used.
+    """
+    rows, note = files.listed(place), place / _SIZE
     if rows:
         return sum(max(row.size if row.stored is None else row.stored, 0) for row in rows)
+    with contextlib.suppress(OSError, ValueError):
+        if note.stat().st_mtime_ns >= place.stat().st_ctime_ns:
+            return int(files.content(note, _MOST_DIGITS))
     total, left = 0, [str(place)]
     while left:
         path = left.pop()
@@ -361,8 +336,12 @@ def _size(place: Path) -> int:
             facts = os.lstat(path)
             if stat.S_ISDIR(facts.st_mode):
                 left += [one.path for one in os.scandir(path)]
-            else:
+            elif path != str(note):
                 total += min(facts.st_size, facts.st_blocks * 512)
+    if place.parent.name in KINDS and KINDS[place.parent.name].in_place:
+        with contextlib.suppress(OSError):  # a read-only cache still serves
+            files.write_aside(note, f"{total}".encode(), lasting=False)
+            mark_used(note)  # its name changed the folder, too
     return total
 
 
@@ -377,7 +356,10 @@ def workplace(kind: str, key: str) -> Iterator[Path]:
         with writing(place):
             place.mkdir(exist_ok=True)
         mark_used(place)
-        yield place
+        try:
+            yield place
+        finally:
+            mark_used(place)  # what was summed up meanwhile holds no longer
 
 
 @contextmanager

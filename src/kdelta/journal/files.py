@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import count
@@ -189,26 +189,19 @@ def _not_plain(path: Path) -> str:
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
     """Hold a folder for this process.  Raises StoreError, also as check_plain does."""
-    import filelock
-
     check_plain(folder)
-
-    owner = folder / "lock.pid"
-    lock = filelock.FileLock(folder / "lock", thread_local=False)
-    with disk_errors(folder):
+    lock = folder / "lock"
+    with ExitStack() as own:
         try:
-            lock.acquire(blocking=False)
-        except filelock.Timeout:
-            number = owner.read_text(errors="replace").strip() if owner.is_file() else ""
-            holder = number if number.isdecimal() else "unknown"
-            cause = f"run {folder.name} is being executed by process {holder}"
-            raise StoreError(cause, action="wait for it, or end that process first") from None
-    try:
-        with disk_errors(folder):
-            owner.write_text(f"{os.getpid()}\n")
+            with disk_errors(folder):
+                own.enter_context(locks.locked(lock, 0))
+        except locks.BusyError as error:
+            holders = map(str, sorted(locks.lock_holders(Path("/proc"), [lock])))
+            cause = (
+                f"run {folder.name} is being executed by process {' '.join(holders) or 'unknown'}"
+            )
+            raise StoreError(cause, action="wait for it, or end that process first") from error
         yield
-    finally:
-        lock.release()
 
 
 def is_held(folder: Path) -> bool:

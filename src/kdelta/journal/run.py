@@ -4,7 +4,7 @@
 RUN/study.toml                 the study as it is run; for people, and decoded here alone
 RUN/run.json                   the plan; its presence makes a folder a run
 RUN/attempts.json              how often each trial was begun, written before it begins
-RUN/lock, lock.pid             held by, and the number of, the executing process
+RUN/lock                       held by the executing process
 RUN/trials/0007/result.json    what trial 7 yielded (kdelta.journal.results)
 
 Every file is written aside and renamed, so a process that is killed at any moment leaves each
