@@ -24,9 +24,9 @@ from kdelta.sample import (
     OF_VDSO,
     OLD_CALL,
     ORDER,
-    ORDERS,
     OUTSIDE,
     PLACE,
+    REORDERED,
     TOUCHED,
 )
 from kdelta.verdict.windows import is_near, median
@@ -242,7 +242,7 @@ class Calls:
             pages, digests = [own[0] for own in touched], [own[1] for own in touched]
             found[TOUCHED] = min(pages), max(pages), sum(pages), sum(digests) % (1 << 32)
             if any(order := [sum(own[4:5]) for own in touched]):
-                found[ORDERS[1]] = 0, 0, 0, sum(order) % (1 << 32)
+                found[REORDERED] = 0, 0, 0, sum(order) % (1 << 32)
         return found
 
     def outside(self, window: CountedWindow) -> dict[str, tuple[int, ...]]:
@@ -255,7 +255,7 @@ class Calls:
         if window.own is not None:
             told[TOUCHED] = window.own[2], window.own[2], 0, window.own[3] % (1 << 32)
             if window.own[5:]:
-                told[ORDERS[1]] = 0, 0, 0, window.own[5] % (1 << 32)
+                told[REORDERED] = 0, 0, 0, window.own[5] % (1 << 32)
         return told | asked
 
     def clock(
@@ -307,10 +307,6 @@ class Calls:
             if most and which == _RUSAGE.get(call := self._name(number)):
                 clocks.add(call)
         return {call: count for call, count in made.items() if call in clocks}
-
-
-def _orders(*digests: int) -> dict[str, tuple[int, ...]]:
-    return {name: (0, 0, 0, own % (1 << 32)) for name, own in zip(ORDERS, digests, strict=False)}
 
 
 def _asked_for(window: CountedWindow) -> tuple[Sequence[int], Sequence[int]]:
