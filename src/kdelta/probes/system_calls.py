@@ -35,8 +35,7 @@ _VDSO = "vDSO"
 _PLACE_SHIFT = 52  # of places of calls, above their instructions: see plugin/syscalls.c
 _MOST_ALIKE = 32  # windows that say what a place takes
 _MOST_LENGTHS = 8  # of windows, beside the common one
-# plugin/syscalls.h
-_OLD_CALLS, _CLOCK_READ, _CLOCK_PAGE, *_LOOKS, _EXCEPTION = (n << 32 for n in range(1, 10))
+_CLOCK_READ, _CLOCK_PAGE = 2 << 32, 3 << 32  # plugin/syscalls.h
 # Of arm64 and riscv64 it has the return from a signal's handler, too: two instructions.
 _SIGRETURN = {*map(bytes.fromhex, ("681180d2", "010000d4", "9308b008", "73000000"))}
 # A timer that is set in a window ends it, as a clock that is read there does.
@@ -193,12 +192,11 @@ class Calls:
         return found
 
     def _name(self, number: int) -> str:
-        clocks = {_CLOCK_READ: _CLOCKS[self.architecture][0], _CLOCK_PAGE: _VDSO}
-        names = (OF_VDSO, OF_POINTER, "auxv", ORDER, EMULATED)
-        known = {**self.names, **clocks, **dict(zip(_LOOKS, names, strict=True))}.get(number)
         kind, own = divmod(number, 1 << 32)
-        others = {0: f"call {own}", _EXCEPTION >> 32: f"exception {own}"}
-        return known or others.get(kind, OLD_CALL)
+        clocks = _CLOCKS[self.architecture][0], _VDSO
+        looks = OF_VDSO, OF_POINTER, "auxv", ORDER, EMULATED
+        kinds = f"call {own}", OLD_CALL, *clocks, *looks, f"exception {own}"
+        return self.names.get(number) or kinds[kind if kind < len(kinds) else 1]
 
     def of(self, words: Sequence[int] | None) -> tuple[dict[str, int] | None, dict[str, int]]:
         """How often each call was made, and how often it returned an error: "madvise EINVAL"."""
