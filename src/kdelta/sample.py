@@ -20,16 +20,14 @@ from kdelta.metric import Better
 
 TOTAL = "total"  # the name under which the sum over the phases is shown
 # Of PhaseCounts.outside, and of scalars: pages of its own that a program touches itself, digests
-# of which calls it made with what, in which order, and of these pages'.  PLACE: four, by places of
-# bytes, calls.
-INSTRUCTIONS, TOUCHED = "instructions", "pages touched"
-ORDERS = ORDER, _ = "order of calls", f"{TOUCHED} in another order"
+# of the order of its calls, and of these pages.  PLACE: four digests, by places of bytes or calls.
+INSTRUCTIONS, TOUCHED, ORDER = "instructions", "pages touched", "order of calls"
+REORDERED, PLACE = f"{TOUCHED} in another order", ", place "
 OF_VDSO = "a look at the vDSO"  # which is of the kernel, and differs between releases
 EMULATED = "an emulated instruction"  # whose result is the kernel's
 OLD_CALL = "int 0x80"  # a call that is made as 32-bit programs do
 OF_LOADER = " of the loader"  # behind a clock that a program's start reads, once for each
 OUTSIDE = " outside the windows"  # behind a clock that a program reads there
-PLACE = ", place "
 OF_POINTER = "a pointer within an argument"  # to what nobody looks at
 
 

@@ -24,9 +24,9 @@ from kdelta.sample import (
     OF_VDSO,
     OLD_CALL,
     ORDER,
-    ORDERS,
     OUTSIDE,
     PLACE,
+    REORDERED,
     TOTAL,
     FunctionCount,
     PhaseCounts,
@@ -122,7 +122,7 @@ def weighed_by_work_left(found: Comparison, old: CountReading, new: CountReading
     if not moved:
         return found
     sides = (", ".join(f"{who} {side.get(who, 0):.3g}" for who in moved) for side in (was, now))
-    return _undecided(
+    return left_open(
         found,
         f"the path leaves {'more' if less else 'less'} work to others, which is not counted"
         f" (requests per operation: {' -> '.join(sides)}), so the work may have moved",
@@ -140,13 +140,13 @@ def weighed_by_program(
     # An instruction that faults may be counted once more.
     more = max(low - most, least - high, 0) - abs(new.faults - old.faults)
     if more > step_percent * most / 100:
-        return _undecided(
+        return left_open(
             found,
             f"the program itself executed other instructions ({most:,} -> {high:,} a"
             " window, in user space), so it did not ask the two kernels for the same",
         )
     if found.verdict.is_step and (names := {*old.unseen, *new.unseen}):
-        return _undecided(
+        return left_open(
             found,
             f"requests of {' and '.join(sorted(names))} may have failed on one kernel: completions"
             " are not read; a program that checks them lists the call in by_design of its TOML",
@@ -159,7 +159,7 @@ def weighed_by_program(
     if abs(more) <= step or (kept and stands):
         return found
     was, now = (most, low) if more > 0 else (least, high)
-    return _undecided(
+    return left_open(
         found,
         "other tasks of the program's own do other work in the kernel outside the windows"
         f" ({was:,} -> {now:,} instructions a window), which is not counted: it may have moved",
@@ -175,7 +175,7 @@ def weighed_by_faults(
     open_already = found.verdict in (Verdict.INVALID, Verdict.UNDECIDED)
     if old.program is None or open_already or not weighs or 100 * apart <= step_percent * most:
         return found
-    return _undecided(
+    return left_open(
         found,
         f"a window takes {new.faults} page faults where it took {old.faults}: either it touched"
         " other pages, or the kernel maps more at once",
@@ -265,7 +265,7 @@ def _weighed_by_parts(
 ) -> Comparison:
     """two: all that step, where they go two ways; apart: those that do not step as the sum does."""
     if found.verdict is Verdict.SAME and two:
-        return _undecided(
+        return left_open(
             found,
             f"the {parts} go two ways ({', '.join(two)}), and the sum hides it"
             f"{': mark each as a phase of its own' * (parts != 'phases')}",
@@ -278,10 +278,8 @@ def _weighed_by_parts(
     return replace(found, within=within, reasons=(reason,))
 
 
-def weighed_by_clock(
-    found: Comparison, old: Arm, new: Arm, phase: str, *, timers: bool
-) -> Comparison:
-    """A comparison with the clocks that the windows of either arm read in a phase, or in any.
+def clocks(old: Arm, new: Arm, phase: str, *, timers: bool) -> Iterator[str]:
+    """What may be decided by clocks that the windows of either arm read in a phase, or in any.
 
     Of a program of the user's own those of all windows count, and what it reads outside of them:
     but one look measures nothing, and moved nothing where it executed the same on both kernels.
@@ -302,20 +300,17 @@ def weighed_by_clock(
     named = ", ".join([*each, *["a timer is set, or a limit of time"] * timers])
     looks = {name.removesuffix(OUTSIDE): n for name, n in reads.items() if OUTSIDE in name}
     once = {*looks.values()} == {1} and not timers and _executed_alike(old, new)
-    if named and found.verdict is not Verdict.INVALID:
-        found = _undecided(
-            found,
+    if named:
+        yield (
             f"a clock may decide how long a window is ({named}), and time is not what is counted;"
-            " count operations instead: a fixed number of them, told by KD_OPS(n)",
+            " count operations instead: a fixed number of them, told by KD_OPS(n)"
         )
-    if looks and not once and found.verdict is not Verdict.INVALID:
-        found = _undecided(
-            found,
+    if looks and not once:
+        yield (
             f"the program reads or sets a clock outside its windows ({', '.join(looks)}), and may"
             " choose by it what they do: take that out, or list it in by_design of its TOML if"
-            " nothing depends on it",
+            " nothing depends on it"
         )
-    return found
 
 
 def _executed_alike(*arms: Arm) -> bool:
@@ -326,8 +321,9 @@ def _executed_alike(*arms: Arm) -> bool:
     return enough and one == other and 2 * min(times, often) > max(map(len, arms))
 
 
-def weighed_by_likeness(found: Comparison, old: Arm, new: Arm, phase: str) -> Comparison:
-    """A comparison with what a program of the user's own asked for, in its windows and outside.
+def unlike_asked(old: Arm, new: Arm, phase: str) -> str:
+    """What a program of the user's own did not ask both kernels for alike, in its first windows
+    that differ, or outside them; "" where it did.
 
     Things differ that are each the same in all trials of an arm, and numbers whose ranges do; the
     others are chance, and of few seeds all may be.
@@ -335,21 +331,18 @@ def weighed_by_likeness(found: Comparison, old: Arm, new: Arm, phase: str) -> Co
     few_seeds = min(len(old), len(new)) < LEAST_SEEDS
     seeds = f"; one seed may draw that, `kdelta run --rounds {LEAST_SEEDS}` tells" * few_seeds
     for was, now in zip(zip(*old, strict=False), zip(*new, strict=False), strict=False):
-        if found.verdict is Verdict.INVALID or phase not in (TOTAL, was[0].phase):
+        if phase not in (TOTAL, was[0].phase):
             continue
         each = {"in": _apart(was, now, "scalars"), "outside": _apart(was, now, "outside")}
         told = [f"{n} its windows: {few(own, _MOST_NAMED)}" for n, own in each.items() if own]
         if told:
-            asked = f"the program did not ask both kernels for the same {'; '.join(told)}"
-            return _undecided(found, f"{asked}{seeds}")
-    return found
+            return f"the program did not ask both kernels for the same {'; '.join(told)}{seeds}"
+    return ""
 
 
-def weighed_by_limits(
-    found: Comparison, told: Sequence[set[tuple[str, str]]], phases: Sequence[PhaseCounts]
-) -> Comparison:
-    """A comparison with limits of the kernels that may have cut what a program set, of sockets that
-    were gone where facts are read.  told: facts of each arm.
+def cut_by_limits(told: Sequence[set[tuple[str, str]]], phases: Sequence[PhaseCounts]) -> str:
+    """Limits of the kernels that may have cut what a program set, of sockets that were gone where
+    facts are read, or "".  told: facts of each arm.
     """
     rows = [rows for own in phases for rows in (own.outside, own.scalars) if rows]
     options = [row for own in rows if (row := own.get("setsockopt argument 3"))]
@@ -357,17 +350,16 @@ def weighed_by_limits(
     seen = re.compile("(?:process|children)_(?:send|receive)_buffers").fullmatch
     live = any(seen(name) and value != "0" for own in told for name, value in own)
     limits = [{name: n for name, n in sorted(own) if name.startswith("limit_of_")} for own in told]
-    if found.verdict is Verdict.INVALID or not made or live or limits[0] == limits[1]:
-        return found
-    return _undecided(
-        found,
+    if not made or live or limits[0] == limits[1]:
+        return ""
+    return (
         "the program may set buffers of sockets (setsockopt) that are closed when kdelta looks, and"
-        f" the kernels have other limits: {unlike(limits[0], limits[1], '')}",
+        f" the kernels have other limits: {unlike(limits[0], limits[1], '')}"
     )
 
 
-def weighed_by_questions(found: Comparison, phases: Sequence[PhaseCounts]) -> Comparison:
-    """A comparison with what a program of the user's own may have learned of its kernel, or hidden.
+def questions(phases: Sequence[PhaseCounts]) -> str:
+    """What a program of the user's own may have learned of its kernel, or hidden, or "".
 
     What a program does after it has asked for the release may be another thing on another kernel.
     """
@@ -378,14 +370,13 @@ def weighed_by_questions(found: Comparison, phases: Sequence[PhaseCounts]) -> Co
         for name in (*own.outside, *(own.syscalls or ()))
         if name not in own.by_design
     }
-    if found.verdict is Verdict.INVALID or not (asked := [n for n in _QUESTIONS if n in made]):
-        return found
-    return _undecided(found, "; ".join(_QUESTIONS[name] for name in asked))
+    return "; ".join(why for name, why in _QUESTIONS.items() if name in made)
 
 
-def _undecided(found: Comparison, why: str) -> Comparison:
-    reason = f"{'; '.join(found.reasons)}; but {why}"
-    return replace(found, verdict=Verdict.UNDECIDED, reasons=(reason,))
+def left_open(found: Comparison, *whys: str) -> Comparison:
+    """A comparison that each of these leaves open; as it is without any."""
+    reason = "; but ".join(("; ".join(found.reasons), *whys))
+    return replace(found, verdict=Verdict.UNDECIDED, reasons=(reason,)) if whys else found
 
 
 def differences(old: Sequence[PhaseCounts], new: Sequence[PhaseCounts]) -> list[str]:
@@ -457,7 +448,7 @@ def _apart(was: Sequence[PhaseCounts], now: Sequence[PhaseCounts], rows: str) ->
         if told := _difference(name, row, one, other, outside=rows == "outside"):
             first.setdefault(row, told)
     # What was asked or touched otherwise has another digest of the order, too.
-    things = [told for row, told in first.items() if row not in ORDERS]
+    things = [told for row, told in first.items() if row not in (ORDER, REORDERED)]
     return things or [*first.values()]
 
 

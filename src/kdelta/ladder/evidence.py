@@ -437,6 +437,8 @@ def weighed_by_asked(
     """A comparison with clocks that windows read, timers over them, what was done outside, limits
     that cut it, and what the program may have learned of its kernel.
     """
+    if found.verdict is Verdict.INVALID:
+        return found
     results = [trial.result for arm in arms for trial in arm.used if trial.result]
     timers = any(
         one.name == "process_timers" and one.value not in ("0", UNKNOWN)
@@ -445,14 +447,14 @@ def weighed_by_asked(
     )
     counted = [one for arm in arms for one in counted_phases(arm)]
     was, now = ([trial.exact.phases for trial in arm.used] for arm in arms[:2])
-    found = calls.weighed_by_clock(found, was, now, phase, timers=timers)
-    if any(trial.outside for trial in arms[0].used):
-        found = calls.weighed_by_likeness(found, was, now, phase)
     told = [
         {(f.name, f.value) for t in arm.used if t.result for f in t.result.state} for arm in arms
     ]
-    found = calls.weighed_by_limits(found, told, counted)
-    return calls.weighed_by_questions(found, counted)
+    whys = [*calls.clocks(was, now, phase, timers=timers)]
+    if any(trial.outside for trial in arms[0].used):
+        whys.append(calls.unlike_asked(was, now, phase))
+    whys += calls.cut_by_limits(told, counted), calls.questions(counted)
+    return calls.left_open(found, *filter(None, whys))
 
 
 def compare_arms(method: Method[M], *arms: ArmEvidence[M] | None, phase: str = TOTAL) -> Comparison:

@@ -24,9 +24,9 @@ from kdelta.sample import (
     OF_VDSO,
     OLD_CALL,
     ORDER,
-    ORDERS,
     OUTSIDE,
     PLACE,
+    REORDERED,
     TOUCHED,
 )
 from kdelta.verdict.windows import is_near, median
@@ -35,8 +35,7 @@ _VDSO = "vDSO"
 _PLACE_SHIFT = 52  # of places of calls, above their instructions: see plugin/syscalls.c
 _MOST_ALIKE = 32  # windows that say what a place takes
 _MOST_LENGTHS = 8  # of windows, beside the common one
-# plugin/syscalls.h
-_OLD_CALLS, _CLOCK_READ, _CLOCK_PAGE, *_LOOKS, _EXCEPTION = (n << 32 for n in range(1, 10))
+_CLOCK_READ, _CLOCK_PAGE = 2 << 32, 3 << 32  # plugin/syscalls.h
 # Of arm64 and riscv64 it has the return from a signal's handler, too: two instructions.
 _SIGRETURN = {*map(bytes.fromhex, ("681180d2", "010000d4", "9308b008", "73000000"))}
 # A timer that is set in a window ends it, as a clock that is read there does.
@@ -193,12 +192,11 @@ class Calls:
         return found
 
     def _name(self, number: int) -> str:
-        clocks = {_CLOCK_READ: _CLOCKS[self.architecture][0], _CLOCK_PAGE: _VDSO}
-        names = (OF_VDSO, OF_POINTER, "auxv", ORDER, EMULATED)
-        known = {**self.names, **clocks, **dict(zip(_LOOKS, names, strict=True))}.get(number)
         kind, own = divmod(number, 1 << 32)
-        others = {0: f"call {own}", _EXCEPTION >> 32: f"exception {own}"}
-        return known or others.get(kind, OLD_CALL)
+        clocks = _CLOCKS[self.architecture][0], _VDSO
+        looks = OF_VDSO, OF_POINTER, "auxv", ORDER, EMULATED
+        kinds = f"call {own}", OLD_CALL, *clocks, *looks, f"exception {own}"
+        return self.names.get(number) or kinds[kind if kind < len(kinds) else 1]
 
     def of(self, words: Sequence[int] | None) -> tuple[dict[str, int] | None, dict[str, int]]:
         """How often each call was made, and how often it returned an error: "madvise EINVAL"."""
@@ -242,7 +240,7 @@ class Calls:
             pages, digests = [own[0] for own in touched], [own[1] for own in touched]
             found[TOUCHED] = min(pages), max(pages), sum(pages), sum(digests) % (1 << 32)
             if any(order := [sum(own[4:5]) for own in touched]):
-                found[ORDERS[1]] = 0, 0, 0, sum(order) % (1 << 32)
+                found[REORDERED] = 0, 0, 0, sum(order) % (1 << 32)
         return found
 
     def outside(self, window: CountedWindow) -> dict[str, tuple[int, ...]]:
@@ -255,7 +253,7 @@ class Calls:
         if window.own is not None:
             told[TOUCHED] = window.own[2], window.own[2], 0, window.own[3] % (1 << 32)
             if window.own[5:]:
-                told[ORDERS[1]] = 0, 0, 0, window.own[5] % (1 << 32)
+                told[REORDERED] = 0, 0, 0, window.own[5] % (1 << 32)
         return told | asked
 
     def clock(
@@ -307,10 +305,6 @@ class Calls:
             if most and which == _RUSAGE.get(call := self._name(number)):
                 clocks.add(call)
         return {call: count for call, count in made.items() if call in clocks}
-
-
-def _orders(*digests: int) -> dict[str, tuple[int, ...]]:
-    return {name: (0, 0, 0, own % (1 << 32)) for name, own in zip(ORDERS, digests, strict=False)}
 
 
 def _asked_for(window: CountedWindow) -> tuple[Sequence[int], Sequence[int]]:
