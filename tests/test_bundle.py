@@ -255,7 +255,7 @@ NO_BUNDLES = {
     "names": head(kind=tarfile.GNUTYPE_LONGNAME) * 20_000 + bytes(1024),
     "headers": head(kind=tarfile.XHDTYPE) * 20_000 + bytes(1024),
     "bytes behind its last file": BEGIN + bytes(1 << 20),
-    "a file in it is also a folder": BEGIN + head("run/run.json/x") + bytes(1024),
+    "there twice, or is a folder, too": BEGIN + head("run/run.json/x") + bytes(1024),
 }  # fmt: skip
 
 

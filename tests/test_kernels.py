@@ -487,5 +487,5 @@ def test_file_references(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         resolve("file:bzImage", "arm64")
     with pytest.raises(SpecError, match="No such file"):
         resolve("file:absent")
-    with pytest.raises(SpecError, match="cannot be read: Is a directory"):
+    with pytest.raises(SpecError, match="cannot be read: it is a folder"):
         resolve(f"file:{tmp_path}")

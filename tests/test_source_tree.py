@@ -185,6 +185,8 @@ def test_unknown_commits_and_folders_are_refused(tmp_path: Path) -> None:
         of_commit(tmp_path / "nowhere", "HEAD")
     with pytest.raises(SpecError, match="no such folder"):
         of_folder(tmp_path / "nowhere")
+    with pytest.raises(SpecError, match="plain/mm: it cannot be read: it is a folder"):
+        tree_reference.of_word(f"{tmp_path}/plain/mm")
 
 
 @pytest.mark.parametrize(

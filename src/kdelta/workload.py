@@ -419,10 +419,7 @@ def speaks(program: Path) -> bool:
 
 def _of_file(file: Path) -> Workload:
     toml = file.with_suffix(".toml")
-    for path in (file, toml):
-        if path.exists() and not path.is_file():
-            raise SpecError("it is no plain file", place=str(path), action="remove or replace it")
-    if not file.is_file():
+    if not file.exists():
         gone = file.is_relative_to(cache.root() / "programs")
         action = "the cache was cleared: give the run's command again, and it goes on"
         from_here = "" if file.is_absolute() else "a path begins where the command is given"
@@ -430,7 +427,9 @@ def _of_file(file: Path) -> Workload:
     if not re.fullmatch(r"[A-Za-z0-9_+-]{1,64}", file.stem):
         cause = "a program's name is letters, digits, _, + and -"
         raise SpecError(cause, place=str(file), action="rename it")
-    if toml.is_file():
+    text_of(file)
+    if toml.exists():
+        text_of(toml)
         found = load(file.stem, file.parent)
         own = tuple(replace(each, workload=called(file)) for each in found.scenarios)
         return replace(found, scenarios=own)

@@ -101,7 +101,7 @@ def unpack(archive: Path, target: Path) -> None:
     except NotPlainError as error:
         raise _no_bundle(archive, words_of(error)) from error
     except (FileExistsError, NotADirectoryError) as error:
-        raise _no_bundle(archive, "a file in it is also a folder") from error
+        raise _no_bundle(archive, "a file in it is there twice, or is a folder, too") from error
     except (tarfile.TarError, EOFError, ValueError, RecursionError) as error:
         raise _no_bundle(archive, printable(str(error), 300)) from error
     except OSError as error:
@@ -150,8 +150,6 @@ def _check_member(member: tarfile.TarInfo, seen: set[str]) -> None:
         wrong = f"{name} is no name of a file in a bundle"
     elif member.size > MOST_BYTES:
         wrong = f"{name} has more than {MOST_BYTES >> 20} MiB"
-    elif member.name in seen:
-        wrong = f"{name} is there twice"
     elif len(seen) >= _MOST_FILES:
         wrong = f"it has more than {_MOST_FILES} files"
     if wrong:

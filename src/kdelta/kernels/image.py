@@ -26,7 +26,7 @@ import msgspec
 
 from kdelta import arch, cache, elf, process
 from kdelta.errors import InfraError, SpecError
-from kdelta.files import decoded, digest_of, words_of
+from kdelta.files import decoded, digest_of, opened, words_of
 
 _BANNER = re.compile(rb"Linux version (\d[!-~]{2,127}) (\([ -~]{1,500})")
 _RELEASE = re.compile(r"\d+\.\d[\w.+~-]{0,120}")
@@ -57,14 +57,12 @@ class ImageFacts:
 
 def inspect(path: Path) -> ImageFacts:
     """Facts of the image at `path`.  Raises BadImage when it is not one, or not whole."""
-    if path.exists() and not (path.is_file() or path.is_dir()):
-        raise BadImage("it is not a regular file")
-    if not _SMALLEST_BYTES <= (size := path.stat().st_size) <= _LARGEST_BYTES:
-        raise BadImage(
-            f"the file is too {'small' if size < _SMALLEST_BYTES else 'large'} for a kernel"
-        )
-    with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        return _read(data, lambda found: found.facts(data))
+    with opened(path) as stream:
+        if not _SMALLEST_BYTES <= (size := path.stat().st_size) <= _LARGEST_BYTES:
+            wrong = "small" if size < _SMALLEST_BYTES else "large"
+            raise BadImage(f"the file is too {wrong} for a kernel")
+        with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return _read(data, lambda found: found.facts(data))
 
 
 Data = mmap.mmap | bytes
@@ -413,6 +411,9 @@ def _by_program(*command: str) -> Callable[[bytes], bytes]:
             done = process.run(argv, timeout=_UNPACK_S, check=False)
             if done.returncode:
                 raise ValueError(f"{command[0]} does not unpack it")
+            if not target.is_file():
+                cause, action = f"{command[0]} wrote nothing", process.action(command[0])
+                raise InfraError(cause, action=action)
             with target.open("rb") as stream:
                 return stream.read(_LIMIT_BYTES)
 

@@ -43,7 +43,7 @@ from kdelta import cache, data, process
 from kdelta.archive.apt import GoneError, Progress, SourceArchive
 from kdelta.archive.index import Package, SourcePackage
 from kdelta.errors import InfraError, SpecError
-from kdelta.files import decoded, path_of, write_aside
+from kdelta.files import decoded, given, path_of, write_aside
 from kdelta.printable import meant
 from kdelta.source import build, git, kconfig, make, tree
 from kdelta.source.tree import SourceTree, added, of_commit
@@ -233,9 +233,11 @@ def of_word(word: str) -> Variant:
     if not path.is_file():
         brought = data.directory(_FOLDER) / f"{word.removesuffix('.patch')}.patch"
         if "/" in word or not brought.is_file():
+            if path.exists():
+                given(path, 0, "name a patch file")  # says what it is
             known = brought_along()
             raise SpecError(
-                f"{word} is no plain file" if path.exists() else f"there is no variant {word}",
+                f"there is no variant {word}",
                 action=f"{meant(word, known)}name a patch file, or one of: {', '.join(known)}",
             )
         path = brought
