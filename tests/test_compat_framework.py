@@ -6,13 +6,18 @@ from __future__ import annotations
 import csv
 import json
 from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
 import pytest
 
 from imports_evidence import EVIDENCE
-from kdelta.analysis.judgement import FrameworkRow, Runs, framework_rows
+from kdelta.analysis.judgement import FrameworkRow, framework_rows
+from kdelta.metric import Better
+from kdelta.stats.series import Boot, Series
+from timing_series import METRIC, arm
 
 BUNDLES = sorted(
     str(path.parent.relative_to(EVIDENCE))
@@ -32,6 +37,11 @@ COMPUTED = (
 )  # fmt: skip
 
 
+def runs(name: str, values: Iterable[float], failures: Iterable[str] = ()) -> Series:
+    failed = [Boot(label=name, position=None, values=(), failure=why) for why in failures]
+    return replace(ran := arm(name, [*values]), boots=(*ran.boots, *failed))
+
+
 def table(path: Path) -> list[dict[str, str]]:
     with path.open(newline="") as stream:
         return list(csv.DictReader(stream))
@@ -41,24 +51,23 @@ def table(path: Path) -> list[dict[str, str]]:
 def rebuilt(bundle: str) -> dict[tuple[str, ...], FrameworkRow]:
     """Our row for each key of the bundle's summary, from raw.csv and the recorded rules alone."""
     folder = EVIDENCE / bundle
-    runs: dict[tuple[str, ...], list[dict[str, str]]] = {}
+    raw: dict[tuple[str, ...], list[dict[str, str]]] = {}
     for row in table(folder / "raw.csv"):
-        runs.setdefault(tuple(row[name] for name in KEY), []).append(row)
+        raw.setdefault(tuple(row[name] for name in KEY), []).append(row)
     environment = json.loads((folder / "pipeline_run_env.json").read_text())
     rules = {profile["name"]: profile for profile in environment["profiles"]}
     found = {}
-    for key in runs:
+    for key in raw:
         rule = rules[key[0]]
-        same = {k[5]: runs[k] for k in runs if (k[0], *k[6:]) == (key[0], *key[6:])}
-        (baseline,) = [k[5] for k in runs if k[4] == rule["baseline_version"] and k[6:] == key[6:]]
+        same = {k[5]: raw[k] for k in raw if (k[0], *k[6:]) == (key[0], *key[6:])}
+        (baseline,) = [k[5] for k in raw if k[4] == rule["baseline_version"] and k[6:] == key[6:]]
         made = framework_rows(
             [
-                Runs(
-                    arm=arm,
-                    values=tuple(float(r["value"]) for r in many if r["status"] == "ok"),
-                    failures=tuple(r["failure_reason"] for r in many if r["status"] != "ok"),
+                runs(
+                    name, (float(r["value"]) for r in many if r["status"] == "ok"),
+                    (r["failure_reason"] for r in many if r["status"] != "ok"),
                 )
-                for arm, many in same.items()
+                for name, many in same.items()
             ],
             baseline=baseline, tolerance=rule["tolerance"], max_cv=rule["max_cv"],
         )  # fmt: skip
@@ -112,7 +121,7 @@ def test_counts_are_rebuilt(bundle: str) -> None:
 def one(
     *values: float, failures: tuple[str, ...] = (), base: tuple[float, ...] = (100.0,)
 ) -> FrameworkRow:
-    arms = [Runs(arm="new", values=values, failures=failures), Runs(arm="base", values=base)]
+    arms = [runs("new", values, failures), runs("base", base)]
     return framework_rows(arms, baseline="base")[0]
 
 
@@ -123,11 +132,9 @@ def test_limits_belong_to_the_steady_side() -> None:
 
 
 def test_direction_is_turned_for_a_throughput() -> None:
-    arms = [Runs(arm="new", values=(90.0,)), Runs(arm="base", values=(100.0,))]
-    assert (
-        framework_rows(arms, baseline="base", lower_is_better=False)[0].classification
-        == "regression"
-    )
+    metric = replace(METRIC, better=Better.HIGHER)
+    arms = [arm("new", (90.0,), metric=metric), arm("base", (100.0,), metric=metric)]
+    assert framework_rows(arms, baseline="base")[0].classification == "regression"
 
 
 @pytest.mark.parametrize(

@@ -330,15 +330,6 @@ def _pair(
 
 
 def _compat(case: Case, pairs: Sequence[JudgedPair]) -> Compat:
-    runs = [
-        Runs(
-            arm=series.arm,
-            values=tuple(statistics.fmean(boot.values) for boot in series.valid),
-            failures=tuple(boot.failure for boot in series.boots if boot.failure),
-        )
-        for series in case.series
-        if series.boots
-    ]
     rules = case.rules
     # The framework's own baseline is a version family.
     own = (s.arm for s in case.series if rules and case.detail(s.arm, _FAMILY) == rules.baseline)
@@ -347,11 +338,10 @@ def _compat(case: Case, pairs: Sequence[JudgedPair]) -> Compat:
     max_cv = rules.max_cv if rules else MAX_CV
     return Compat(
         framework=framework_rows(
-            runs,
+            [series for series in case.series if series.boots],
             baseline=baseline,
             tolerance=tolerance,
             max_cv=max_cv,
-            lower_is_better=case.metric.better is Better.LOWER,
         ),
         baseline=baseline,
         tolerance=tolerance,
@@ -697,15 +687,6 @@ TOLERANCE = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Runs:
-    """One arm's runs of a metric: values of those that ended ok, reasons of the others."""
-
-    arm: str
-    values: tuple[float, ...]
-    failures: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FrameworkRow:
     """One row of summary.csv; figures are None when no run ended ok.
 
@@ -759,15 +740,14 @@ class FrameworkRow:
 
 
 def framework_rows(
-    arms: Sequence[Runs],
+    arms: Sequence[Series],
     *,
     baseline: str,
     tolerance: float = TOLERANCE,
     max_cv: float = MAX_CV,
-    lower_is_better: bool = True,
 ) -> tuple[FrameworkRow, ...]:
     """The rows of all arms of one metric; `baseline` is the arm that deltas are against."""
-    own = [_row(runs, max_cv) for runs in arms]
+    own = [_row(series, max_cv) for series in arms]
     base = next((row for row in own if row.arm == baseline), None)
     if base is None:
         return tuple(own)
@@ -775,6 +755,7 @@ def framework_rows(
     def against(row: FrameworkRow) -> FrameworkRow:
         delta, kind = _delta(row.value, base.value), "unsupported"
         if delta is not None:
+            lower_is_better = arms[0].metric.better is Better.LOWER
             kind = "regression" if (delta > 0) == lower_is_better else "improvement"
             kind = "neutral" if abs(delta) <= tolerance else kind
         return replace(
@@ -791,15 +772,17 @@ def framework_rows(
     return tuple(against(row) for row in own)
 
 
-def _row(runs: Runs, max_cv: float) -> FrameworkRow:
+def _row(series: Series, max_cv: float) -> FrameworkRow:
     """Steady is an arm all of whose runs ended ok, with a CV or MAD ratio of at most the limit."""
-    values, whole = runs.values, not runs.failures
+    values = [statistics.fmean(boot.values) for boot in series.valid]
+    failures = [boot.failure for boot in series.boots if boot.failure]
+    whole = not failures
     counted = FrameworkRow(
-        arm=runs.arm,
-        run_count=len(values) + len(runs.failures),
+        arm=series.arm,
+        run_count=len(values) + len(failures),
         ok_runs=len(values),
-        failed_runs=len(runs.failures),
-        failure_reasons=";".join(dict.fromkeys(runs.failures)),
+        failed_runs=len(failures),
+        failure_reasons=";".join(dict.fromkeys(failures)),
     )
     if not values:
         return counted
