@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, compress, pairwise
@@ -101,22 +101,11 @@ class SurveyStep:
     hit: tuple[int, int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class OpenPair:
-    """Two neighbouring kernels of a scenario, built alike, that something keeps from an answer."""
-
-    reference: str
-    old: str
-    new: str
-    why: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
     """A whole run as a table.  changes: the largest first, each beyond step_percent.
 
-    crossed: such changes that another compiler or other options may have made.  signless, by_hits:
-    pairs that bytes by string instructions, or layouts that are hit, leave open.
+    crossed: such changes that another compiler or other options may have made.
     """
 
     report: Report[Measure]
@@ -125,8 +114,6 @@ class Survey:
     rows: tuple[SurveyRow, ...]
     changes: tuple[SurveyStep, ...]
     crossed: tuple[SurveyStep, ...] = ()
-    signless: tuple[OpenPair, ...] = ()
-    by_hits: tuple[OpenPair, ...] = ()
 
 
 def surveyed(record: RunRecord, *, step_percent: float | None = None) -> Survey:
@@ -146,8 +133,6 @@ def surveyed(record: RunRecord, *, step_percent: float | None = None) -> Survey:
         ),
         changes=changes,
         crossed=open_steps,
-        signless=_open(found.ladders, lambda judged: judged.signless),
-        by_hits=_open(found.ladders, lambda judged: judged.by_hits),
     )
 
 
@@ -160,18 +145,6 @@ def _parted(steps: Iterable[S]) -> tuple[tuple[S, ...], tuple[S, ...]]:
     ordered = sorted(steps, key=lambda one: -one.explanation.comparison.factor)
     crossed = tuple(filter(_is_crossed, ordered))
     return tuple(one for one in ordered if not _is_crossed(one)), crossed
-
-
-def _open(
-    ladders: Sequence[Ladder[Measure]], why: Callable[[Comparison], str]
-) -> tuple[OpenPair, ...]:
-    """Of sums; those of two compilers are nobody's answer anyway."""
-    return tuple(
-        OpenPair(ladder.name, rung.previous or "", rung.arm, "; ".join(judged.reasons))
-        for ladder in ladders
-        for rung in ladder.rungs
-        if (judged := rung.comparison) and why(judged) and not judged.crossing
-    )
 
 
 def _steps(record: RunRecord, ladder: Ladder[Measure], step_percent: float) -> Iterator[SurveyStep]:

@@ -502,15 +502,21 @@ def _survey_steps(found: Survey) -> Iterator[Line]:
     yield from paragraph(steps if found.changes else f"No step {above}.", Tone.BOLD)
     for change in found.changes:
         yield from _survey_step(change)
+    rungs = [
+        (ladder, rung, judged)
+        for ladder in found.report.ladders
+        for rung in ladder.rungs
+        if (judged := rung.comparison) and not judged.crossing  # those are nobody's answer anyway
+    ]
     for by, pairs in (
-        ("the bytes of string instructions", found.signless),
-        ("the layouts that are hit", found.by_hits),
+        ("the bytes of string instructions", [each for each in rungs if each[2].signless]),
+        ("the layouts that are hit", [each for each in rungs if each[2].by_hits]),
     ):
         if pairs:
             yield from paragraph(f"UNDECIDED by {by}, {plural(len(pairs), 'pair')}:", Tone.BOLD)
-        for one in pairs:
-            yield from paragraph(f"{one.reference}: {one.old} -> {one.new}", Tone.WARN)
-            yield from paragraph(f"{one.why}.", indent="  ")
+        for ladder, rung, judged in pairs:
+            yield from paragraph(f"{ladder.name}: {rung.previous} -> {rung.arm}", Tone.WARN)
+            yield from paragraph(f"{'; '.join(judged.reasons)}.", indent="  ")
     if calm := quiet(found):
         yield from paragraph(f"{calm} of {len(found.rows)} scenarios: no step on any kernel.")
 
