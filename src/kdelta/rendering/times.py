@@ -162,9 +162,6 @@ def findings(report: RunLadders[TimeMeasure]) -> Iterator[str]:  # noqa: ARG001
     return iter(())
 
 
-lessons = findings
-
-
 def _gap(ladder: Ladder[TimeMeasure]) -> str:
     known = ladder.goal and ladder.regressed
     return f"{ladder.goal} -> {ladder.regressed}" if known else ""

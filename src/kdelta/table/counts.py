@@ -229,7 +229,7 @@ def two_lengths(ladder: Ladder[Measure], rung: Rung[Measure]) -> str:
 
 
 def findings(report: RunLadders[Measure]) -> Iterator[str]:
-    """A sentence for each of several scenarios; one alone has said it already."""
+    """A sentence for each of several scenarios, and of variants; one alone has said it already."""
     known = [ladder for ladder in report.ladders if ladder.operation is not None]
     if len(known) < 2 or all(len(ladder.rungs) < 2 for ladder in known):
         return  # of one kernel nothing is found
@@ -237,13 +237,11 @@ def findings(report: RunLadders[Measure]) -> Iterator[str]:
         found = [gap.removesuffix(".")] if (gap := _gap(ladder)) else []
         found += [change(step, ladder.unit) for step in ladder.steps]
         yield f"{ladder.name}: {'; '.join(found) or _no_step(report, ladder).removesuffix('.')}"
+    yield from _lessons(known)
 
 
-def lessons(report: RunLadders[Measure]) -> Iterator[str]:
+def _lessons(ladders: Sequence[Ladder[Measure]]) -> Iterator[str]:
     """Of each variant of one source: in which scenarios its path is shorter, and where longer."""
-    ladders = [ladder for ladder in report.ladders if ladder.operation is not None]
-    if len(ladders) < 2:
-        return
     changed: dict[str, dict[Verdict, list[str]]] = {}
     left: Counter[str] = Counter()
     for ladder in ladders:

@@ -56,10 +56,7 @@ class LadderView(Protocol):
         """What a ladder says."""
 
     def findings(self, report: RunLadders[Any]) -> Iterator[str]:
-        """What a run of several scenarios says of each."""
-
-    def lessons(self, report: RunLadders[Any]) -> Iterator[str]:
-        """What it says of all together."""
+        """What a run of several scenarios says of each, and of all together."""
 
 
 def page(
@@ -76,8 +73,6 @@ def page(
     if report.done:
         for sentence in view.findings(report):
             lines += paragraph(f"{sentence}.", Tone.BOLD)
-        for lesson in view.lessons(report):
-            lines += paragraph(f"{lesson}.", Tone.BOLD)
     lines += _overview(report.ladders, view)
     told: set[str] = set()
     for ladder in (*report.ladders, *report.beside):
