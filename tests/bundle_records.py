@@ -161,7 +161,7 @@ def stored(record: RunRecord, folder: Path, *, raw: bool = True) -> Path:
     )
     results_of = {(one.round, one.arm, one.scenario): one.result for one in record.trials}
     trials = []
-    for one in make_plan(study, record.seed).trials:
+    for one in make_plan(study, record.seed):
         result = results_of[one.round, one.arm, one.scenario]
         if raw and result:
             read = {"build_id": BUILD_ID, "compiler": COMPILER}

@@ -35,7 +35,7 @@ def new_run(*, arms: int = 3, rounds: int = 2, name: str = "demo", run_id: str =
             sample.ArmRecord(index=at, label=f"6.{at}", kernel=kernel(f"6.{at}"))
             for at in range(arms)
         ),
-        trials=make_plan(study, 5).trials,
+        trials=make_plan(study, 5),
     )  # fmt: skip
 
 

@@ -243,7 +243,7 @@ def own_run(values: dict[tuple[int, int], int], rounds: int) -> RunRecord:
     study = replace(record.study, scenarios=("/x/loop.c:main",))
     trials = [
         replace(trial, result=result(values.get((trial.arm, trial.round), 1000)))
-        for trial in make_plan(study, 5).trials
+        for trial in make_plan(study, 5)
     ]
     return replace(record, study=study, trials=tuple(trials))
 

@@ -271,7 +271,7 @@ def test_the_running_kernel_may_be_named(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_sandwich_opens_with_the_first_arm_and_closes_with_the_control() -> None:
     aa = study("[plan]\nrounds = 4\n")
-    assert [trial.arm for trial in plan.make_plan(aa, 1).trials] == [0, 1] * 4
+    assert [trial.arm for trial in plan.make_plan(aa, 1)] == [0, 1] * 4
     named = arms.records(aa, None)
     assert [(arm.label, arm.control) for arm in named] == [("host", False), ("host again", True)]
     assert arms.planned(aa) == ("host", "host")

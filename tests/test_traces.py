@@ -61,7 +61,7 @@ NEW = seen(
 def record(*results: TrialResult) -> RunRecord:
     labels = [f"6.{at}" for at in range(len(results))]
     study = spec.from_arguments(["mprotect:a"], labels, instrument="trace", watch=list(WATCH))
-    planned = make_plan(study, 5).trials
+    planned = make_plan(study, 5)
     return RunRecord(
         run_id="traced", name="traced", title="A trace", seed=1, rounds=1, created=NOW.isoformat(),
         kdelta_version="0.1.0", study=study,

@@ -51,7 +51,7 @@ def run(levels: list[float], *, rounds: int = 9) -> RunRecord:
     )
     noise = random.Random(7)  # noqa: S311  seeded noise
     trials = []
-    for trial in plan.make_plan(study, 1).trials:
+    for trial in plan.make_plan(study, 1):
         boot = levels[trial.arm] * noise.gauss(1, 0.01)
         samples = tuple(int(boot * 4096 * noise.gauss(1, 0.003)) for _ in range(16))
         result = TrialResult(

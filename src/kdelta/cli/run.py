@@ -458,20 +458,19 @@ def start(study: Study, runs: Path, means: options.Means) -> RunJournal:
     kernels = None if on_host(study) else _resolved(study, arms.planned(study), means)
     now = datetime.now(UTC)
     seed = study.plan.seed if study.plan.seed is not None else secrets.randbits(32)
-    planned = plan.make_plan(study, seed)
     own = arms.records(study, kernels)
     record = RunRecord(
         run_id="",
         name=study.name,
         title=study.title,
         seed=seed,
-        rounds=planned.rounds,
+        rounds=study.plan.rounds,
         created=now.isoformat(timespec="seconds"),
         kdelta_version=options.VERSION,
         study=study,
         arms=own,
         subjects=arms.subjects(own),
-        trials=planned.trials,
+        trials=plan.make_plan(study, seed),
     )
     # Before there is a folder: what cannot be measured here leaves none behind.
     trials, at_once = _trials(record, kernels, means)

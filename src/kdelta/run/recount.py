@@ -119,7 +119,7 @@ class Recount:
             yield "its arms are not called as their kernels are, or are not those of its study"
         trials = (t for t in record.trials if not t.varies)
         seen = [replace(t, attempts=0, result=None) for t in trials]
-        if seen != [*make_plan(study, record.seed).trials]:
+        if seen != [*make_plan(study, record.seed)]:
             yield "its trials are not those that its study plans, in the order of its seed"
         built = {arm.label for arm in record.arms if arm.kernel.reference.startswith(TREE)}
         if not record.subjects.keys() <= built:

@@ -13,7 +13,6 @@ import hashlib
 import itertools
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from kdelta import workload
@@ -41,20 +40,10 @@ def surveyed(
     ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """A study's trials in order.  `arm` indexes the arms of the first point of its matrix, then of
-    the next: kernels and, in a sandwich, the control.
-    """
-
-    seed: int
-    rounds: int
-    trials: tuple[TrialRecord, ...]
-
-
-def make_plan(study: Study, seed: int) -> Plan:
+def make_plan(study: Study, seed: int) -> tuple[TrialRecord, ...]:
     """Plan every arm and scenario once a round, shuffled by `seed`; in a sandwich the first arm
-    opens each round and the control closes it.
+    opens each round and the control closes it.  `arm` indexes the arms of the first point of the
+    study's matrix, then of the next: kernels and, in a sandwich, the control.
     """
     trials: list[TrialRecord] = []
     for round_ in range(study.plan.rounds):
@@ -63,7 +52,7 @@ def make_plan(study: Study, seed: int) -> Plan:
             trials.append(
                 TrialRecord(index=at, round=round_, arm=arm, workload=load, scenario=name)
             )
-    return Plan(seed=seed, rounds=study.plan.rounds, trials=tuple(trials))
+    return tuple(trials)
 
 
 def sources(record: Run) -> tuple[TrialRecord, ...]:
