@@ -129,57 +129,42 @@ def weighed_by_work_left(found: Comparison, old: CountReading, new: CountReading
     )
 
 
-def weighed_by_program(
+def program_apart(
     found: Comparison, old: CountReading, new: CountReading, step_percent: float
-) -> Comparison:
-    """A comparison of counts with what else a program of the user's own did or may have failed."""
+) -> Iterator[str]:
+    """What else a program of the user's own did or may have failed, the surest first."""
     if found.verdict is Verdict.INVALID or old.program is None or new.program is None:
-        return found
-    step = step_percent * old.value / 100
+        return
+    step, apart = step_percent * old.value / 100, abs(new.faults - old.faults)
     (least, most), (low, high) = old.program, new.program
     # An instruction that faults may be counted once more.
-    more = max(low - most, least - high, 0) - abs(new.faults - old.faults)
-    if more > step_percent * most / 100:
-        return left_open(
-            found,
+    if max(low - most, least - high, 0) - apart > step_percent * most / 100:
+        yield (
             f"the program itself executed other instructions ({most:,} -> {high:,} a"
-            " window, in user space), so it did not ask the two kernels for the same",
+            " window, in user space), so it did not ask the two kernels for the same"
         )
     if found.verdict.is_step and (names := {*old.unseen, *new.unseen}):
-        return left_open(
-            found,
+        yield (
             f"requests of {' and '.join(sorted(names))} may have failed on one kernel: completions"
-            " are not read; a program that checks them lists the call in by_design of its TOML",
+            " are not read; a program that checks them lists the call in by_design of its TOML"
         )
     (least, most), (low, high) = old.behind, new.behind
     more = max(low - most, 0) - max(least - high, 0)  # what a seed moves is chance
     whole = new.value - old.value + more
     stands = not found.verdict.is_step or whole * (whole - more) > 0
     kept = found.verdict.is_step == (abs(whole) > step) and found.verdict is not Verdict.UNDECIDED
-    if abs(more) <= step or (kept and stands):
-        return found
-    was, now = (most, low) if more > 0 else (least, high)
-    return left_open(
-        found,
-        "other tasks of the program's own do other work in the kernel outside the windows"
-        f" ({was:,} -> {now:,} instructions a window), which is not counted: it may have moved",
-    )
-
-
-def weighed_by_faults(
-    found: Comparison, old: CountReading, new: CountReading, step_percent: float
-) -> Comparison:
-    """A comparison of a program of the user's own with the page faults of a window."""
-    apart, most = abs(new.faults - old.faults), max(old.faults, new.faults)
-    weighs = apart * _FAULT_LEAST * 100 > step_percent * old.value
-    open_already = found.verdict in (Verdict.INVALID, Verdict.UNDECIDED)
-    if old.program is None or open_already or not weighs or 100 * apart <= step_percent * most:
-        return found
-    return left_open(
-        found,
-        f"a window takes {new.faults} page faults where it took {old.faults}: either it touched"
-        " other pages, or the kernel maps more at once",
-    )
+    if abs(more) > step and not (kept and stands):
+        was, now = (most, low) if more > 0 else (least, high)
+        yield (
+            "other tasks of the program's own do other work in the kernel outside the windows"
+            f" ({was:,} -> {now:,} instructions a window), which is not counted: it may have moved"
+        )
+    touched = 100 * apart > step_percent * max(old.faults, new.faults)
+    if touched and apart * _FAULT_LEAST > step and found.verdict is not Verdict.UNDECIDED:
+        yield (
+            f"a window takes {new.faults} page faults where it took {old.faults}: either it touched"
+            " other pages, or the kernel maps more at once"
+        )
 
 
 def weighed_by_phases(found: Comparison, each: Mapping[str, Comparison]) -> Comparison:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
+from itertools import islice
 
 from kdelta.ladder import calls
 from kdelta.ladder.evidence import (
@@ -198,8 +199,8 @@ class CountMethod(Method[Measure]):
         found = replace(found, grade=self.grade(()))
         if not old or not new:
             return found
-        found = calls.weighed_by_program(found, old, new, self.step_percent)
-        found = calls.weighed_by_faults(found, old, new, self.step_percent)
+        whys = calls.program_apart(found, old, new, self.step_percent)
+        found = calls.left_open(found, *islice(whys, 1))
         found = calls.weighed_by_calls(found, old, new, self.step_percent)
         return calls.weighed_by_work_left(found, old, new)
 
