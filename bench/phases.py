@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import median
 
 from boots import program_of
-from kdelta import build, guest, workload
+from kdelta import build, cache, guest, workload
 from kdelta.files import digest_of
 from kdelta.guests import checkpoint, orders, qemu
 from kdelta.guests.orders import FIRST_SEED, Order
@@ -102,9 +102,9 @@ class Trials:
         self._program, self._arguments = program_of(name, self._settings.target)
         self._kernel = kernel
         self._emulator = qemu.for_counting(self._settings.target)
-        self._point = checkpoint.take_or_find(
-            self._emulator, self._settings, kernel.image, timeout=_TIMEOUT_S
-        )
+        guest = self._emulator, self._settings, kernel.image
+        with checkpoint.lent(*guest, timeout=_TIMEOUT_S) as self._point:
+            cache.keep(self._point.folder)
 
     def cpu_s(self, counted: Path | None) -> float:
         """CPU seconds of QEMU for one; counted: where its counts go."""

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from kdelta import arch, guest, process, workload
+from kdelta import arch, cache, guest, process, workload
 from kdelta.attribution import insns, symbols
 from kdelta.files import digest_of
 from kdelta.guests import checkpoint, orders, qemu
@@ -163,11 +163,12 @@ class Machine:
             cancelled=threading.Event(),
         )  # fmt: skip
 
-    def checkpoint(self) -> checkpoint.Checkpoint:
+    def checkpoint(self, **given: Any) -> checkpoint.Checkpoint:
         """The guest to restore."""
-        return checkpoint.take_or_find(
-            self.emulator, self.settings, self.kernel.image, timeout=TIMEOUT_S
-        )
+        guest, bounds = (self.emulator, self.settings, self.kernel.image), {"timeout": TIMEOUT_S}
+        with checkpoint.lent(*guest, **(bounds | given)) as found:
+            cache.keep(found.folder)
+            return found
 
     def count(
         self, source: Path, *arguments: object, fresh: bool = False, told: int = 0

@@ -208,10 +208,7 @@ def test_oldest_goes_when_room_is_short(copied: Machine, monkeypatch: pytest.Mon
 def test_cancelling_leaves_nothing(private: Machine) -> None:
     cancelled = threading.Event()
     with ThreadPoolExecutor(1) as pool:
-        taken = pool.submit(
-            checkpoint.take_or_find, private.emulator, private.settings, private.kernel.image,
-            timeout=60, cancelled=cancelled,
-        )  # fmt: skip
+        taken = pool.submit(private.checkpoint, timeout=60, cancelled=cancelled)
         time.sleep(1)
         cancelled.set()
         with pytest.raises(Cancelled):

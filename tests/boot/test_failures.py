@@ -14,7 +14,7 @@ from boot import lab
 from boot.lab import Machine
 from kdelta import workload
 from kdelta.errors import BootError, GuestFault, InfraError, SpecError
-from kdelta.guests import checkpoint, qemu
+from kdelta.guests import qemu
 from kdelta.machine.axes import MachineSettings
 from kdelta.run.counting import run_trial
 from kdelta.sample import Outcome, TrialResult
@@ -119,7 +119,7 @@ def test_an_image_with_a_damaged_payload(victim: Machine, tmp_path: Path) -> Non
     (tmp_path / "bzImage").write_bytes(image)
     broken = replace(victim, kernel=replace(victim.kernel, image=tmp_path / "bzImage"))
     with pytest.raises(BootError, match="PID 1 did not greet within 3 s"):
-        checkpoint.take_or_find(broken.emulator, broken.settings, broken.kernel.image, timeout=3)
+        broken.checkpoint(timeout=3)
 
 
 def test_what_the_guest_did_not_get_is_invalid(victim: Machine, tmp_path: Path) -> None:

@@ -54,25 +54,6 @@ class Checkpoint:
     build_id: str
 
 
-def take_or_find(
-    emulator: Qemu,
-    settings: MachineSettings,
-    image: Path,
-    boot: int = 1,
-    *,
-    timeout: float,
-    cancelled: threading.Event | None = None,
-) -> Checkpoint:
-    """The checkpoint of this image on this machine: from the cache, else made.
-
-    Its memory is not read yet: `cache.unchanged` does that, while QEMU already runs it.  Making it
-    boots the kernel (at most timeout seconds).
-    """
-    with lent(emulator, settings, image, boot, timeout=timeout, cancelled=cancelled) as found:
-        cache.keep(found.folder)
-        return found
-
-
 @contextmanager
 def lent(
     emulator: Qemu,
@@ -84,8 +65,11 @@ def lent(
     cancelled: threading.Event | None = None,
     fresh: bool = False,
 ) -> Iterator[Checkpoint]:
-    """The same; eviction leaves it alone while the context lasts.  fresh: for one use, from a boot
-    of its own.
+    """The checkpoint of this image on this machine: from the cache, else made, by a boot of at most
+    timeout seconds.  Eviction leaves it alone while the context lasts.
+
+    Its memory is not read yet: `cache.unchanged` does that, while QEMU already runs it.  fresh: for
+    one use, from a boot of its own.
     """
 
     def make(scratch: Path) -> None:

@@ -114,10 +114,10 @@ class SharedCheckpoints:
                 return there
             cache.discard(there)
         guest = bench.emulator, settings, kernel.image, bench.seed.boot
-        cancelled = self._cancelled
-        with leases.lease_guest(settings, cancelled):
-            found = checkpoint.take_or_find(*guest, timeout=bench.timeout_s, cancelled=cancelled)
-        return found.folder
+        lent = checkpoint.lent(*guest, timeout=bench.timeout_s, cancelled=self._cancelled)
+        with leases.lease_guest(settings, self._cancelled), lent as found:
+            cache.keep(found.folder)
+            return found.folder
 
 
 def arrive(sent: SentCheckpoint, packed: Path) -> None:
