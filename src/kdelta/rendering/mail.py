@@ -6,7 +6,6 @@ A claim, its tables, and below them: failures, page state, mechanism, limits, id
 
 from __future__ import annotations
 
-import math
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -58,16 +57,9 @@ def _mailed_ladders(found: Claim) -> list[Ladder[Any]]:
     head = [found.headline.ladder] if found.headline else []
     rest = [ladder for ladder in found.report.ladders if not head or ladder is not head[0]]
     if len(rest) > OTHERS:
-        rest = [ladder for ladder in _largest_first(rest) if ladder.steps][:OTHERS]
+        changed = [ladder for ladder in rest if ladder.steps]  # the largest step is the first
+        rest = sorted(changed, key=lambda each: each.steps[0].size, reverse=True)[:OTHERS]
     return [*head, *rest]
-
-
-def _largest_first(ladders: Iterable[Ladder[Any]]) -> list[Ladder[Any]]:
-
-    def size(ladder: Ladder[Any]) -> float:
-        return max((abs(math.log(s.comparison.ratio or 1)) for s in ladder.steps), default=0)
-
-    return sorted(ladders, key=size, reverse=True)
 
 
 def _failures(found: Claim) -> Iterator[str]:
