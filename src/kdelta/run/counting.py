@@ -25,7 +25,7 @@ from kdelta.attribution.symbols import UNKNOWN, Symbols
 from kdelta.disassembly import btf, kallsyms
 from kdelta.errors import GuestError, SpecError
 from kdelta.files import digest_of
-from kdelta.guests import checkpoint, qemu
+from kdelta.guests import checkpoint, orders, qemu
 from kdelta.guests.orders import Order, SwapBacking, swap_digest
 from kdelta.journal import artifacts
 from kdelta.kernels.image import replaced_in, unpacked_kernel
@@ -36,7 +36,7 @@ from kdelta.probes.system_calls import Calls, pointed
 from kdelta.probes.work import work
 from kdelta.run import selftest
 from kdelta.run.guest_trial import Bench, GuestTrial, events_file
-from kdelta.run.trial import Ran, framed, orders_for, run_in
+from kdelta.run.trial import Ran, framed, run_in, set_up
 from kdelta.sample import Environment, ExactData, MetricValue, TrialResult
 from kdelta.study import probes
 
@@ -139,8 +139,8 @@ class _CountedTrial(GuestTrial):
             **self._probing.files(self._folder),
         )
         first = map(Order, bench.first)
-        orders = (*first, *orders_for(bench.settings, given, arguments, bench.seed))
-        return self._launched(point, given, orders, counting)
+        told = (*first, *set_up(bench.settings, given, bench.seed), orders.run(arguments))
+        return self._launched(point, given, told, counting)
 
     def _counted(
         self, counts: insns.Counts, table: Symbols, reading: output.Reading

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from kdelta import arch, guest, output, process, workload
 from kdelta.errors import BootError, GuestError, InfraError, KdeltaError, SpecError
-from kdelta.guests import kvm, qemu
+from kdelta.guests import kvm, orders, qemu
 from kdelta.guests.orders import Seed, swap_backing
 from kdelta.host import facts, leases, native, reboot
 from kdelta.host.ssh_host import SshHost, Stage, connection
@@ -40,9 +40,9 @@ from kdelta.run.trial import (
     keep_command,
     kernel_of,
     not_for,
-    orders_for,
     read_back,
     run_in,
+    set_up,
 )
 from kdelta.sample import (
     HostFacts,
@@ -196,7 +196,7 @@ class KvmTrials(Trials):
                     settings,
                     kernel.image,
                     leased,
-                    orders=orders_for(settings, given, arguments, Seed()),
+                    orders=(*set_up(settings, given, Seed()), orders.run(arguments)),
                     program=binary,
                     hugetlb=timing.hugepages,
                     backing=given,

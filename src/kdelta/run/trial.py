@@ -119,13 +119,6 @@ def framed(
     )
 
 
-def orders_for(
-    settings: MachineSettings, given: SwapBacking, arguments: Sequence[str], seed: Seed
-) -> tuple[Order, ...]:
-    """The orders of a trial: set the guest up, run its program."""
-    return (*set_up(settings, given, seed), orders.run(arguments))
-
-
 def set_up(settings: MachineSettings, given: SwapBacking, seed: Seed) -> tuple[Order, ...]:
     """What a guest does before its program: swap, be set, say what it is."""
     swap = swap_orders(settings, given)
