@@ -690,10 +690,6 @@ def _show_coverage(found: Coverage) -> list[Line]:
     return [*lines, *paragraph(f"{_INLINED} --csv has each function with its scenarios.")]
 
 
-def _coverage_document(found: Coverage) -> tuple[str, dict[str, Any]]:
-    return "coverage", picked(found, ("run_id", "kernels", "functions", "scenarios"))
-
-
 def _coverage_table(found: Coverage) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
     return ("function", "scenario", "instructions"), [
         (row.function, name, insns) for row in found.functions for name, insns in row.scenarios
@@ -703,7 +699,9 @@ def _coverage_table(found: Coverage) -> tuple[Sequence[str], list[tuple[Cell, ..
 CALLS_VIEW = View(show=_show_calls, document=_calls_document)
 WORK_VIEW = View(show=_show_work, document=_work_document)
 CODE_VIEW = View(show=_show_code, document=code_document)
-COVERAGE_VIEW = View(show=_show_coverage, document=_coverage_document, table=_coverage_table)
+COVERAGE_VIEW = View(
+    show=_show_coverage, document=lambda found: ("coverage", found), table=_coverage_table
+)
 
 
 Stack = tuple[str, ...]
