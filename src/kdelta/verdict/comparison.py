@@ -107,9 +107,9 @@ class CountReading:
     windows beside the common one, by phase.  left: requests to others, by who does the
     work, which is not counted.  Of a program that nobody has looked at: program, the least and the
     most, over the trials, that are its own in user space; faults, of pages; behind, the least and
-    the most that its other tasks executed of the kernel outside the windows; unseen, calls that do
-    not say which requests failed; places, of windows of each length ("": the common one) and of
-    each seed the instructions of the kernel by call and place.
+    the most that its other tasks executed of the kernel outside the windows; places, of windows of
+    each length ("": the common one) and of each seed the instructions of the kernel by call and
+    place.
     """
 
     value: int
@@ -127,7 +127,6 @@ class CountReading:
     rare: tuple[Rare, ...] = ()
     left: dict[str, int] = field(default_factory=dict, hash=False)
     behind: tuple[int, int] = (0, 0)
-    unseen: tuple[str, ...] = ()
     places: dict[str, dict[int, Spent]] = field(default_factory=dict, hash=False)
     unit: str = "instructions"
 
