@@ -55,7 +55,8 @@ def _sentence(words: Words, paths: Sequence[PathRow], untouched: int) -> str:
     more, less, equal = found[Effect.MORE], found[Effect.LESS], found[Effect.EQUAL]
     left = len(found[Effect.OPEN])
     if not paths:
-        return f"No path of {untouched} executes changed code."
+        said = f"of {untouched} executes changed code" if untouched else "was compared"
+        return f"No path {said}."
     if left == len(paths):
         return f"None of {left} paths that execute changed code could be compared."
     could = " and could be compared" if left else ""
@@ -83,10 +84,7 @@ def _sentence(words: Words, paths: Sequence[PathRow], untouched: int) -> str:
 
 def _elsewhere(page: CheckPage) -> Iterator[str]:
     for each in page.elsewhere:
-        if any(row.wrong for row in each.patches) and not each.paths:
-            said = "no answer: there is no kernel of a patch, or it could not be read; see below."
-        else:
-            said = _sentence(page.words, each.paths, len(each.identical))
+        said = _sentence(page.words, each.paths, len(each.identical))
         yield from _wrapped(said, f"{each.arch}: ", "  ")
 
 
@@ -149,6 +147,8 @@ def _because(page: CheckPage) -> str:
         said = f"{'a' if page.decision is Ruling.REJECT else 'no'} path {words.worse}{by}"
     same = count[Effect.EQUAL] + count[Effect.SLIGHT]
     unclear = count[Effect.OPEN] + count[Effect.SPREAD]
+    if not (page.every or page.identical):
+        return f"{said}. No path was compared"
     return (
         f"{said}. {count[Effect.MORE]} {words.more}, {count[Effect.LESS]} {words.less},"
         f" {same} unchanged,"
@@ -235,7 +235,7 @@ def _compared(page: CheckPage) -> Iterator[str]:
         f" {page.words.means}."
     )
     yield from _wrapped(said)
-    yield from _wrapped(page.null)
+    yield from _wrapped(page.null) if page.null else []
     for each in page.elsewhere:
         compiler = each.compiler.partition(" (")[0]
         yield from _wrapped(f"{compiler}. {each.null}", f"{each.arch}: ", "  ")
