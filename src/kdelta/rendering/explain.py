@@ -472,7 +472,7 @@ _NO_MODEL = {
 KINDS = {
     "load": "loads",
     "store": "stores",
-    "atomic": "locked or LSE atomics",
+    "atomic": "atomic instructions",
     "fence": "fences",
     "serialising": "serialising instructions",
     "tlb": "TLB maintenance",
