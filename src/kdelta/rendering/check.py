@@ -480,7 +480,9 @@ def robot_split(found: RateSplit, row: RobotRow) -> str:
         for part, ratio in found.ratios.items()
     )
     change = f"the {row.percent:+g} % of {row.metric}"
-    said = f"By the mail's own figures, {_MEANS[found.most]} {change}: {told}."
+    share = round(100 * found.shares["path"])
+    said = f"Path length: {share} % of {change}, by the mail's own figures: {told}."
+    said += f" So {_MEANS[found.most]} it."
     if found.deviates:
         part = _PARTS[found.most]
         said = f"The mail's own figures do not say what {change} is: {told}, and {part}"
@@ -508,12 +510,20 @@ def robot_lines(case: GateCase, why: str, objects: Sequence[FunctionPart]) -> It
 
 
 def robot_answer(
-    row: RobotRow, better: Direction, case: GateCase, why: str, where: str
+    row: RobotRow,
+    better: Direction,
+    case: GateCase,
+    why: str,
+    where: str,
+    *,
+    own: RateSplit | None = None,
+    apart: str = "",
 ) -> Iterator[str]:
     """How much of the published change a path length explains.
 
     A path of p percent more instructions, at the same time an instruction, is p percent more time
     and a rate of 100 / (100 + p).  why: it cannot be said.  where: scenario and kernels, in words.
+    own: what the mail's figures say of it.  apart: why the count is of more than the commit.
     """
     if why:
         yield f"Cannot be said: {why}."
@@ -521,7 +531,14 @@ def robot_answer(
     longer = 100 * ((case.new or 0.0) / (case.old or 1.0) - 1)
     moved = longer if better is Direction.LESS else 100 * (100 / (100 + longer) - 1)
     where = f"{where}: path {longer:+.2f} %"
-    if not longer:
+    if own and not own.deviates and own.shares["path"] > 0 and moved * row.percent <= 0:
+        share = f"By the robot's figures path length is {round(100 * own.shares['path'])} % of it"
+        if apart:
+            kernels = "our count of these kernels, which may differ in more than the commit,"
+            yield f"{share}; {kernels} does not show it ({where}) and says nothing of this commit."
+        else:
+            yield f"{share}; our count with and without the commit does not show it ({where})."
+    elif not longer:
         yield f"Not a path length: it is the same to the instruction ({where})."
     elif moved * row.percent <= 0:
         yield f"Not explained by path length, which went the other way ({where})."
