@@ -303,6 +303,10 @@ def test_the_command_writes_a_mail_and_never_sends(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert mail.read_text().startswith("Subject: [RFC] mprotect: 92 % more instructions")
     assert run(report, [str(folder)]).exit_code == 2
+    assert "the newest kernel here is 7.2.1; the archive's: `kdelta kernels list`" in done.stderr
+    assert "--rounds 2" not in done.stderr
+    once = kept(replace(ladder_records.ladder(1), run_id="once"), tmp_path / "once")
+    assert "one trial of a kernel is no repetition" in run(report, [str(once), "--mail"]).stderr
 
 
 def test_a_file_of_ones_own_goes_with_the_mail_and_its_folder_does_not(tmp_path: Path) -> None:
