@@ -216,9 +216,7 @@ def ask(
             lost = f"{few(sorted(changed), 3)} did not run" if changed else _NO_CODE
             say(f"Your test does not execute this commit: {lost}.")
     where = f"{loop}, {old} -> {new}"
-    said = check_page.robot_answer(row, direction, case, why, where, own=own, apart=apart)
-    counted = [*said]
-    counted += [apart] if apart else []  # of more than the commit: the mail's own figures first
+    counted = [*check_page.robot_answer(row, direction, case, why, where, own=own, apart=apart)]
     say(*((*asked, *counted) if apart and own else (*counted, *asked)))
     with reporting() as progress:
         shared = count(scenarios=turns, progress=progress, probes=[SHARING]) if turns else []

@@ -527,6 +527,7 @@ def robot_answer(
     """
     if why:
         yield f"Cannot be said: {why}."
+        yield from filter(None, [apart])
         return
     longer = 100 * ((case.new or 0.0) / (case.old or 1.0) - 1)
     moved = longer if better is Direction.LESS else 100 * (100 / (100 + longer) - 1)
@@ -546,3 +547,4 @@ def robot_answer(
         part = min(abs(moved), abs(row.percent))
         yield f"Path length explains {part:.1f} of {abs(row.percent):g} % ({where})."
     yield _ABOUT
+    yield from filter(None, [apart])

@@ -499,8 +499,7 @@ def _decide(old: CountReading, new: CountReading, step_percent: float) -> tuple[
     threshold = old.value * step_percent / 100
     spread = old.spread + new.spread
     allowed = max(size, threshold) / _SPREAD_DIVISOR
-    amounts = (spread, size, threshold, allowed)
-    each = [_short(amount / old.operations).lstrip("+") for amount in amounts]
+    each = [_short(n / old.operations).lstrip("+") for n in (spread, size, threshold, allowed)]
     if spread > allowed:
         return Verdict.UNDECIDED, (
             f"the spread over windows and seeds is {each[0]} {old.unit} per {old.operation}, and"
