@@ -268,7 +268,8 @@ static void on_translate(qemu_plugin_id_t id, struct qemu_plugin_tb *tb)
 			behind_watch(insn, &cut->code[i], cut->insns);
 		if (!i)
 			outside_watch(insn, &cut->code[i], cut->insns);
-		touched_watch(insn, &cut->code[i]);
+		touched_watch(insn, &cut->code[i],
+			      !i || (cut->code[i].vaddr ^ cut->code[i - 1].vaddr) >> 12);
 		watch_insn(insn, cut, i, slot);
 	}
 	again = strings_translate_again();

@@ -487,7 +487,8 @@ bool is_kernel_file(const struct pointer *pointer, const uint64_t arguments[CALL
 	char room[8] = "";
 
 	fetch(&digest, address, room, in_page(address, sizeof(room) - 1));
-	return !strncmp(room, "/proc/", 6) || !strncmp(room, "/sys/", 5);
+	return !strncmp(room, "/proc/", 6) || !strncmp(room, "/sys/", 5) ||
+	       !strncmp(room, "/dev/km", 7);
 }
 
 unsigned int vector_find(uint64_t vdso, uint64_t stack, uint64_t (*pairs)[2], unsigned int most,

@@ -46,6 +46,7 @@ enum kind {
 	KIND_BREAKS, /* sets where the heap ends */
 	KIND_BY_TIME, /* how often it is made, and when, depends on who comes first */
 	KIND_ELSEWHERE, /* the task goes on elsewhere than behind it */
+	KIND_MOVES, /* contents of the file that the argument is go where nobody looks */
 	KINDS,
 };
 

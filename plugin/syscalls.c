@@ -232,6 +232,11 @@ static bool is_printed(const struct begun_call *begun)
 	return begun->outside && begun->argument[0] - 1 < 2 && call_is(begun->number, KIND_PRINTS);
 }
 
+static bool is_of_kernel(uint64_t file)
+{
+	return file < MAX_FILES && syscalls.kernel_file[file];
+}
+
 /* What is an address, and what a count, is for who reads it to say. */
 static void arguments_add(unsigned int index, struct begun_call *begun, struct calls_made *made,
 			  unsigned int row)
@@ -252,6 +257,9 @@ static void arguments_add(unsigned int index, struct begun_call *begun, struct c
 	for (; count; count--, pointer++) {
 		if (pointer->kind == KIND_OPENS)
 			begun->kernel_file = is_kernel_file(pointer, begun->argument);
+		if (pointer->kind == KIND_MOVES &&
+		    is_of_kernel(begun->argument[pointer->argument - 1]))
+			call_add(made, FILE_UNSEEN, 0);
 		if (pointer->kind >= KIND_HEARD && pointer->kind != KIND_ENDS)
 			continue;
 		/* What is not in memory is there when the call returns. */
@@ -312,7 +320,7 @@ static void result_add(struct values values[VALUES], const struct begun_call *be
 	uint64_t value;
 
 	values_add(&values[RESULT], result);
-	if (begun->argument[0] >= MAX_FILES || !syscalls.kernel_file[begun->argument[0]])
+	if (!is_of_kernel(begun->argument[0]))
 		return;
 	for (; count; count--, pointer++)
 		if (pointer->kind == KIND_HEARD &&

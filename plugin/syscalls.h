@@ -68,6 +68,7 @@ void syscalls_spent(unsigned int vcpu, uint64_t insns);
 #define ORDER (7ull << 32) /* of no call: digests of the order of all */
 #define EMULATED (8ull << 32) /* outside windows an instruction that the kernel executes instead */
 #define EXCEPTION (9ull << 32) /* with its number: see exceptions.h */
+#define FILE_UNSEEN (10ull << 32) /* takes contents of a file of the kernel where nobody looks */
 
 /* The vCPU's task does so: it is recorded outside windows, what runs in these is told anyway. */
 void clock_read(unsigned int vcpu, uint64_t how);

@@ -15,6 +15,8 @@
 #define MAX_PAGES (ROOM / 2) /* in a window; further ones are no part of the number */
 #define RECENT 16u
 
+enum way { READ, WRITTEN, EXECUTED };
+
 struct seen {
 	uint64_t key, epoch;
 };
@@ -51,17 +53,16 @@ static bool is_new(uint64_t key)
 	return true;
 }
 
-static void on_touch(unsigned int index, qemu_plugin_meminfo_t info, uint64_t vaddr, void *userdata)
+static void touch(unsigned int index, uint64_t vaddr, enum way way)
 {
-	uint64_t key = vaddr >> PAGE_BITS << 1 | qemu_plugin_mem_is_store(info), page;
+	uint64_t key = vaddr >> PAGE_BITS << 2 | way, page;
 	bool inside = index < state.vcpus && state.vcpu[index].open && !state.vcpu[index].out;
 	struct seen *recent;
 	struct digests *sum = inside ? &touched.inside : &touched.outside;
 
-	(void)userdata;
 	if (index >= state.vcpus || !(inside || is_outside(index)))
 		return;
-	if (is_vector(vaddr)) {
+	if (way != EXECUTED && is_vector(vaddr)) {
 		pthread_mutex_lock(&state.lock);
 		vector_read(index, vaddr);
 		pthread_mutex_unlock(&state.lock);
@@ -71,14 +72,14 @@ static void on_touch(unsigned int index, qemu_plugin_meminfo_t info, uint64_t va
 		return;
 	pthread_mutex_lock(&state.lock);
 	*recent = (struct seen){ key, touched.epoch };
-	if (is_clock_page(vaddr))
+	if (way != EXECUTED && is_clock_page(vaddr))
 		clock_read(index, CLOCK_PAGE);
-	if (is_vdso(vaddr))
+	if (way != EXECUTED && is_vdso(vaddr))
 		vdso_read(index);
 	page = address_value(vaddr >> PAGE_BITS << PAGE_BITS);
 	if (page != LEAST_ADDRESS && is_new(key)) {
 		page ^= touched.place * 0x9e3779b97f4a7c15ULL;
-		page = mixed(page ^ (key & 1));
+		page = mixed(page ^ way);
 		sum->pages++;
 		sum->digest += page;
 		if (tasks_are_alone()) /* which of several comes first is chance */
@@ -87,11 +88,26 @@ static void on_touch(unsigned int index, qemu_plugin_meminfo_t info, uint64_t va
 	pthread_mutex_unlock(&state.lock);
 }
 
-void touched_watch(struct qemu_plugin_insn *insn, const struct code *code)
+static void on_touch(unsigned int index, qemu_plugin_meminfo_t info, uint64_t vaddr, void *userdata)
 {
-	if (outside_wanted() && !is_kernel(code->vaddr))
-		qemu_plugin_register_vcpu_mem_cb(insn, on_touch, QEMU_PLUGIN_CB_NO_REGS,
-						 QEMU_PLUGIN_MEM_RW, NULL);
+	(void)userdata;
+	touch(index, vaddr, qemu_plugin_mem_is_store(info) ? WRITTEN : READ);
+}
+
+static void on_execute(unsigned int index, void *vaddr)
+{
+	touch(index, (uintptr_t)vaddr, EXECUTED);
+}
+
+void touched_watch(struct qemu_plugin_insn *insn, const struct code *code, bool first)
+{
+	if (!outside_wanted() || is_kernel(code->vaddr))
+		return;
+	qemu_plugin_register_vcpu_mem_cb(insn, on_touch, QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_RW,
+					 NULL);
+	if (first)
+		qemu_plugin_register_vcpu_insn_exec_cb(insn, on_execute, QEMU_PLUGIN_CB_NO_REGS,
+						       (void *)(uintptr_t)code->vaddr);
 }
 
 static void next_epoch(void)

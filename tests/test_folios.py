@@ -59,8 +59,8 @@ def test_folios_by_ptes_are_not_mapped_as_a_whole() -> None:
         ("unmap:munmap.3M", '"3M" names no folios; name one of 64K, 2M, 2M-ptes'),
         ("unmap:munmap_shmem.2M", "is not private anonymous"),
         ("fault:anon.64K", "MADV_NOHUGEPAGE"),
-        ("fault:thp.64K", "one size of page already"),
-        ("demand_fault:hugetlb_2m_16m.64K", "one size of page already"),
+        ("fault:thp.64K", "size of its pages is a part"),
+        ("demand_fault:hugetlb_2m_16m.64K", "size of its pages is a part"),
         ("unmap:mremap_ptes.2M", "MADV_NOHUGEPAGE"),
     ],
 )
@@ -116,6 +116,8 @@ def test_a_check_tells_of_cells_of_the_chosen_scenarios_alone() -> None:
     found, why = _scenarios(("mincore:*",), (), "4K,64K", field=False)
     assert "mincore:no_thp_pte_scan_4m.64K" in found
     assert all(name.startswith("mincore:") for name in found)
-    assert why == ["no cells of folios for 1 scenario: it is of one size of page already"]
-    with pytest.raises(SpecError, match=r"no scenario fits .*base pages, which it asks for"):
+    assert why == [
+        "1 scenario counted in one size of page alone: the size of its pages is a part of it"
+    ]
+    with pytest.raises(SpecError, match=r"no scenario fits .*it asks for base pages"):
         _scenarios(("mprotect:split_pages.64K",), (), "4K,64K", field=False)

@@ -303,6 +303,10 @@ def test_the_command_writes_a_mail_and_never_sends(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert mail.read_text().startswith("Subject: [RFC] mprotect: 92 % more instructions")
     assert run(report, [str(folder)]).exit_code == 2
+    assert "the newest kernel here is 7.2.1; the archive's: `kdelta kernels list`" in done.stderr
+    assert "--rounds 2" not in done.stderr
+    once = kept(replace(ladder_records.ladder(1), run_id="once"), tmp_path / "once")
+    assert "one trial of a kernel is no repetition" in run(report, [str(once), "--mail"]).stderr
 
 
 def test_a_file_of_ones_own_goes_with_the_mail_and_its_folder_does_not(tmp_path: Path) -> None:
@@ -450,7 +454,8 @@ def test_the_figures_of_the_mail_itself_are_answered_first(
     ended = asked(tmp_path, mail)
     assert ended.exit_code == 0
     told = " ".join(ended.output.split())
-    assert told.startswith(f"By the mail's own figures, {most}")
+    assert re.match(r"Path length: -?\d+ % of the [-+]\d+ % of \S+, by the mail's own fig", told)
+    assert f" So {most}" in told
     shares = [int(each) for each in re.findall(r"\((-?\d+) % of it\)", told)]
     assert len(shares) == 2 + ("cycles per second" in told)
     assert abs(sum(shares) - 100) <= 1
@@ -494,7 +499,7 @@ def test_a_lock_is_named_where_its_cycles_grew(tmp_path: Path) -> None:
     ("rows", "told"),
     [
         ("6000 +6.0% 6360 overall.path-length; 0.06 -4.4% 0.05 overall.ipc",
-         "path length, which a count can explain, is most of the -10 % of will-it-scale"),
+         "path length, which a count can explain, is most of it"),
         ("60 +4.6% 63 overall.path-length; 1.00 +4.2% 1.04 overall.cpi", "no part is most of"),
         ("60 \xb1 9% +11.0% 66 \xb1 3% overall.path-length; 1.00 +0.1% 1.00 overall.cpi",
          "do not say what the -10 % of will-it-scale.per_process_ops is"),
@@ -709,7 +714,7 @@ def test_no_function_of_a_profile_is_the_commits_own(
     assert asked_for == ["6.16", "6.17", "control:getppid"]
     assert "Path length explains 4.8 of 11 %" in ended.output
     rates = asked(tmp_path, perf(0.9, **{PATH: (5e4, 5.5e4)}), "--kernels", "6.16,6.17").output
-    assert rates.startswith("By the mail's own figures, path length")
+    assert rates.startswith("Path length: ")
     alone = f"6.17,6.17+undo=/linux@{robot_mails.COMMIT}"
     side = SimpleNamespace(kernel=None)
     monkeypatch.setattr(compare, "count_pair", lambda *_, **__: [(side, side)])
@@ -721,5 +726,11 @@ def test_no_function_of_a_profile_is_the_commits_own(
         why = absent.get(changed, "") if ran else ""
         first = f"Your test does not execute this commit: {why}"
         assert told.startswith(first) is bool(why)
+    monkeypatch.setattr(compare, "between", lambda *_: (difference(95.0), ""))
+    mail, undone = perf(0.9, **{PATH: (5e4, 5.5e4)}), ",".join(alone.split(",")[::-1])
+    for kernels, told in (("6.16,6.17", "says nothing of this"), (undone, "with and without the")):
+        said = " ".join(asked(tmp_path, mail, "--kernels", kernels).output.split())
+        assert re.search(rf"By the robot's figures path length is \d+ % of it; our.*{told}", said)
+        assert "went the other way" not in said
     monkeypatch.setattr(compare, "between", lambda *_: (difference(95.0), "it scatters"))
     assert asked(tmp_path, ANSWERED.mail, "--kernels", "6.16,6.17").exit_code == 4

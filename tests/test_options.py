@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import json
 import struct
@@ -26,6 +27,7 @@ from kdelta.journal.run import RunRecord
 from kdelta.kernels.kernel import Kernel
 from kdelta.rendering import explain as explain_view
 from kdelta.rendering import mail, show, site
+from kdelta.rendering.explain import option_sentences
 from kdelta.rendering.formats import written
 from kdelta.run.executed_code import in_question, with_option_code
 from kdelta.sample import (
@@ -160,6 +162,11 @@ def test_of_one_source_the_difference_is_the_options_and_stands() -> None:
     sent = " ".join(mail.written(claim(record), mail.Letter(workloads={})).split())
     assert "one source with other options (+UBSAN_BOUNDS)" in sent
     assert "At least 6.0 of +368.1 are UBSAN checks (+UBSAN_BOUNDS): change_pte_range 6.0." in sent
+    explained = claim(record).explanation
+    assert explained
+    parts = tuple(dataclasses.replace(own, delta=-own.delta) for own in explained.options)
+    (told,) = option_sentences(dataclasses.replace(explained, options=parts))
+    assert told.startswith("In the +368.1 are, the other way, at least -6.0 of UBSAN checks (")
 
 
 def test_the_nearest_kernel_is_the_nearest_with_the_same_options() -> None:

@@ -28,6 +28,7 @@ from kdelta.rendering.bundle import write_run_files
 from kdelta.rendering.formats import written
 from kdelta.sample import FunctionCount, Outcome, PhaseCounts, StateField, TrialResult
 from kdelta.table.columns import Line, coloured, plain
+from kdelta.table.counts import times
 from ladder_records import (
     ENVIRONMENT,
     STATE,
@@ -259,7 +260,7 @@ def test_a_ladder_that_is_undecided_begins_with_the_size() -> None:
     builds = {"6.16.12": "gcc 14", "6.17.13": "gcc 15", "6.18.15": "gcc 16"}
     record = with_kernels(run(part_of(builds)), lambda arm: {"compiler": builds[arm.label]})
     text = " ".join(plain(show_page.show(report(record))).split())
-    assert ": 2 UNDECIDED, the largest x1.916 at 6.17.13: no step above 1 % was found" in text
+    assert ": 2 UNDECIDED, the largest x1.916 at 6.17.13: no step above 1 % is proven" in text
 
 
 def hostile(last: str = "\ud800") -> RunRecord:
@@ -455,3 +456,11 @@ def test_a_refused_explanation_exits_with_1(tmp_path: Path) -> None:
     assert done.exit_code == explain_cli.EXIT_INVALID
     assert "qemu_version (10.0.2 against 7.2.22)" in " ".join(done.output.split())
     assert asked(explain_cli.explain, runs, "6.16", "6.17", "--force").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("ratio", "told"),
+    [(1.0101, "x1.0101"), (0.9903, "x0.9903"), (1.02, "x1.020"), (1.916, "x1.916"), (None, "-")],
+)
+def test_a_ratio_near_the_threshold_has_a_digit_more(ratio: float | None, told: str) -> None:
+    assert times(ratio, 1.0) == told

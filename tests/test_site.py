@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from html.parser import HTMLParser
@@ -25,6 +26,7 @@ from kdelta.journal.run import RunRecord
 from kdelta.probes.calls import PathNode
 from kdelta.probes.work import Kind, WorkRow
 from kdelta.rendering import site
+from kdelta.verdict.comparison import Verdict
 from kdelta.workload import loadable
 from run_records import kept
 
@@ -99,6 +101,33 @@ def test_each_view_is_there(ladder: dict[str, bytes]) -> None:
     assert "The largest: mprotect:shared_dirty_full_toggle_64m, 92 % more instructions" in grid
 
 
+def test_a_step_of_a_phase_is_told_where_the_whole_is_none() -> None:
+    lab = lab_of([ladder_records.ladder(1)], most_pairs=130)
+    whole = lab.steps[0]
+    own = dataclasses.replace(whole.explanation, phase="protect")
+    same = dataclasses.replace(own.comparison, verdict=Verdict.SAME, within="protect")
+    (history,) = lab.scenarios
+    points = [
+        dataclasses.replace(one, comparison=same) if one.kernel == own.new else one
+        for one in history.points
+    ]
+    pages = site.written(
+        dataclasses.replace(
+            lab,
+            steps=(dataclasses.replace(whole, explanation=own),),
+            scenarios=(dataclasses.replace(history, points=tuple(points)),),
+        ),
+        address="",
+    )
+    (step,) = [name for name in pages if name.startswith("step/") and name.endswith(".html")]
+    (scenario,) = [n for n in pages if n.startswith("scenario/") and n.endswith("html")]
+    grid, page = pages["index.html"].decode(), pages[scenario].decode()
+    assert "toggle_64m, protect, 92 % more instructions from 6.16.12" in Page(grid.encode()).text
+    assert f'<td class="REGRESSION"><a href="{step}">protect 92 % more</a>' in grid
+    assert f'<td class="REGRESSION"><a href="../{step}">protect 92 % more instr' in page
+    assert "1 step over 9 kernels: protect 92 % more instructions from 6.16.12 to" in page
+
+
 @pytest.fixture(scope="module")
 def told_step(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """A lab whose run kept call paths and kinds of work; a function is called something hostile."""
@@ -135,7 +164,7 @@ def test_a_step_tells_in_words_by_paths_and_by_kinds(told_step: dict[str, bytes]
     text = " ".join(Page(told_step[name]).text.split())
     assert "Per page, 400.0 instructions are executed where 300.0 were (+100.0, x1.333)." in text
     assert "its own code" in text
-    assert "locked or LSE atomics" in text
+    assert "atomic instructions" in text
     markup = told_step[name].decode()
     assert markup.count('<svg class="flame"') == 2
     assert 'role="img" aria-label="Call paths of the new kernel as a flame graph"' in markup

@@ -29,6 +29,7 @@ EMULATED = "an emulated instruction"  # whose result is the kernel's
 OLD_CALL = "int 0x80"  # a call that is made as 32-bit programs do
 OF_LOADER = " of the loader"  # behind a clock that a program's start reads, once for each
 OUTSIDE = " outside the windows"  # behind a clock that a program reads there
+OF_FILE = "contents of a file of the kernel"  # where nobody looks
 OF_POINTER = "a pointer within an argument"  # to what nobody looks at
 
 

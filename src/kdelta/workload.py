@@ -557,10 +557,10 @@ def without_folios(scenario: Scenario, name: str) -> str:
     wants = {fact.name: fact.want for fact in scenario.contract}
     own = any(word.startswith(("mthp", "hugepages")) for word in words(scenario.needs))
     if scenario.features or own or wants.get("compound_heads", "0") != "0":
-        return "it is of one size of page already"
+        return "the size of its pages is a part of it"
     if wants.get("anon_pages", "0") in ("0", FREE):
         return "its memory is not private anonymous memory that stays"
-    return "what it does is only so with base pages, which it asks for (MADV_NOHUGEPAGE)"
+    return "it asks for base pages (MADV_NOHUGEPAGE)"
 
 
 def _facts(

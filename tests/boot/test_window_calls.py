@@ -204,6 +204,16 @@ EDGE = """
 	memset(page, 1, 3 << 12);
 	struct iovec from = { page + (newer ? 0 : 64), 4096 }, into = { page + 8192, 4096 };
 """
+SCATTERED = """
+	struct iovec into = { text, sizeof(text) };
+	if (readv(open("/proc/version", O_RDONLY), &into, 1) < 0) return 1;
+"""
+JUMPS = """
+	char *code = mmap(0, 2 << 20, KD_RW | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	memset(code, 0xc3, 2 << 20);
+	for (int n = 0; n < 32; n++)
+		((void (*)(void))(code + n * (newer ? 4096 : 65536)))();
+"""
 PIPED = "int to[2]; if (pipe(to) || write(to[1], text, newer ? 32 : 64) < 0) return 1;"
 # Each line of a file of /proc, of another length on each kernel, is read by kdelta.h.
 READS = """
@@ -326,7 +336,7 @@ OTHER_DATA = "same code on other data makes +1,728.0 of +1,536.0 (bsearch"
     ("more", "before", "work", "verdict", "words"),
     [
         ("0", "if (newer) prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);", CALL,
-         Verdict.UNDECIDED, "kernels for the same outside its windows: prctl (0 against 1)"),
+         Verdict.UNDECIDED, "prctl (0 against 1)"),
         ("0", "prctl(newer ? 999 : PR_GET_DUMPABLE);", CALL,
          Verdict.UNDECIDED, "prctl fails with EINVAL on the new kernel only"),
         ("0", "for (workers = 0; newer && workers < 9999; workers++) asm volatile(\"\");", CALL,
@@ -375,6 +385,8 @@ OTHER_DATA = "same code on other data makes +1,728.0 of +1,536.0 (bsearch"
          Verdict.INVALID, "exceptions differ in a window of work: exception 13 (1 against 0)"),
         ("0", 'char told[16]; asm volatile("sgdt %0" : "=m"(told));', CALL,
          Verdict.UNDECIDED, "the kernel executes an instruction in the program's place"),
+        ("0", SCATTERED, CALL, Verdict.UNDECIDED, "takes what /proc, /sys or /dev/kmsg says"),
+        ("0", JUMPS, CALL, Verdict.UNDECIDED, "pages touched ("),
         ("0", EDGE, "process_vm_writev(getpid(), &from, 1, &into, 1, 0);",
          Verdict.UNDECIDED, "process_vm_writev data 2 (digest"),
         ("0", ARENA, "for (int n = 0; n < 256; n++) at[(newer ? n : 255 - n) * 4096] = 1;",

@@ -79,8 +79,8 @@ def in_sizes(scenarios: Sequence[str], wanted: Sequence[str]) -> tuple[list[str]
         lacks = [size for size in wanted if size != BASE_PAGES and size not in given]
         if lacks and not given:
             why[workload.without_folios(scenario, lacks[0])] += 1
-    lack = "no cells of folios for"
-    said = (f"{lack} {plural(count, 'scenario')}: {reason}" for reason, count in why.items())
+    alone = "counted in one size of page alone"
+    said = (f"{plural(count, 'scenario')} {alone}: {reason}" for reason, count in why.items())
     return found, sorted(said)
 
 

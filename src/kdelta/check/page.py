@@ -137,8 +137,9 @@ class PathRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PatchRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One patch.  wrong: why it has no kernel; functions: the names of those that it changed.
+    """One patch.  wrong: "does not build: ..." where it has no kernel.
 
+    functions: the names of those that it changed.
     same_image: nothing in the image differs but line numbers of warnings.
     """
 

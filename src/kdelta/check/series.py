@@ -49,6 +49,7 @@ from kdelta.metric import Grade, plural
 from kdelta.printable import few, known, quoted
 from kdelta.sample import Outcome
 from kdelta.source.build import BUILT_FOR
+from kdelta.source.make import SourceError
 from kdelta.source.patches import PatchMail, PatchSeries, SeriesStep
 
 # ---- claims -------------------------------------------------------------------------------------
@@ -295,8 +296,9 @@ class CheckedSeries:
 
     @property
     def identical(self) -> list[ScenarioCounts]:
-        """Those that execute no changed code."""
-        return [each for each in self.counts if len(each.counted) == 1]
+        """Those that execute no changed code; none where the last patch has no kernel."""
+        known = not (self.patches and self.patches[-1].wrong)
+        return [each for each in self.counts if known and len(each.counted) == 1]
 
     @property
     def died(self) -> list[Counted]:
@@ -376,8 +378,11 @@ def checked(
             found.data_only |= not stage.names
             report(f"patch {number}{_on(base)}: functions changed: {len(stage.names)}")
         elif row.wrong:
-            report(f"patch {number}{_on(base)}: {row.wrong}")
+            report(f"patch {number}{_on(base)} {row.wrong}")
+    if not stages and found.patches and found.patches[-1].wrong:
+        return found
     _count(found, stages, scenarios, counter, report, each_row)
+    report(f"{len(found.identical)} of {len(scenarios)} are known to execute no changed code")
     more = kernels.reached(found.executed) if isinstance(kernels, Transplants) else None
     if more:
         report("the patches lead to functions of other objects: these are compiled, too")
@@ -418,7 +423,7 @@ def _count(
             first = each.counted[0][1].result
             if first.outcome is Outcome.OK:
                 found.counts.append(each)
-                report(f"[{at}/{len(scenarios)}] {_said(found, each)}")
+                _say(found, each, f"[{at}/{len(scenarios)}]", report)
             else:
                 found.unmeasured[each.scenario] = first.reason or str(first.outcome)
                 name = scenario_name(each.scenario)
@@ -507,11 +512,10 @@ def _in_one_guest(null: Kernel, last: Counted, counter: Counter) -> list[Counted
     return other if same and all(one.result.outcome is Outcome.OK for one in other) else []
 
 
-def _said(found: CheckedSeries, each: ScenarioCounts) -> str:
-    if len(each.counted) == 1:
-        return f"{scenario_name(each.scenario)}: it executes no changed code"
-    row = path_row(each.counted[0][1], each.last, found.tolerance)
-    return f"{_cell(row)}: {row.change}" + (f", {row.reason}" if row.reason else "")
+def _say(found: CheckedSeries, each: ScenarioCounts, at: str, report: Report) -> None:
+    if len(each.counted) > 1:
+        row = path_row(each.counted[0][1], each.last, found.tolerance)
+        report(f"{at} {_cell(row)}: {row.change}" + (f", {row.reason}" if row.reason else ""))
 
 
 def so_far(sides: Sequence[CheckedSeries], scenarios: Sequence[str]) -> str:
@@ -564,8 +568,10 @@ def _built(
             return replace(row, same_image=True), None
         names, lines = changed_code(found.last, kernel)
         found.aliases |= _aliases(kernel, names)
+    except SourceError as error:
+        return _wrong(row, f"does not build: {error.first.removeprefix('../')}"), None
     except SpecError as error:
-        return _wrong(row, error.cause), None
+        return _wrong(row, f"has no kernel: {error.cause}"), None
     if lines:
         return replace(row, same_image=True), None
     named = replace(row, functions=tuple(sorted(names)))
@@ -685,7 +691,7 @@ def _side(found: CheckedSeries) -> Elsewhere:
         paths=paths,
         identical=tuple(scenario_name(each.scenario) for each in found.identical),
         unseen=tuple(sorted(found.changed - found.executed)),
-        state=(state,),
+        state=(state,) if results else (),
         limits=tuple(_unmeasured(found)),
     )
 
@@ -698,14 +704,18 @@ def _decided(
     moved = [row for row in paths if row.change.moved]
     worst = max(moved, key=lambda row: row.percent, default=None)
     best = min(moved, key=lambda row: row.percent, default=None)
-    wrong = sorted({row.number for found in every for row in found.patches if row.wrong})
+    wrong = {
+        row.number: f"patch {row.number}{_on(found.base)} {row.wrong}"
+        for found in reversed(every)
+        for row in found.patches
+        if row.wrong
+    }
     left = [row for row in paths if row.change is Effect.OPEN]
     if worst and worst.percent > tolerance:
-        signs = f"; best {_cell(best)}: signs differ" if best and best.percent < 0 else ""
+        signs = f"; another got {words.less}, {_cell(best)}" if best and best.percent < 0 else ""
         return Ruling.REJECT, f"{_cell(worst)}{signs}"
     if wrong:
-        numbers = ", ".join(map(str, wrong))
-        return Ruling.UNDECIDED, f"there is no kernel of patch {numbers}, see below"
+        return Ruling.UNDECIDED, few([wrong[number] for number in sorted(wrong)], 1)
     if apart := sum(len(found.apart) for found in every):
         where = f"the null differs from the base on {plural(apart, 'path')}"
         return Ruling.UNDECIDED, f"{where}; build whole kernels, --config deb, for an answer"
@@ -738,12 +748,13 @@ def _cell(row: PathRow | None) -> str:
 
 
 def _limits(found: CheckedSeries, sides: Sequence[Elsewhere], *, confined: bool) -> tuple[str, ...]:
-    proof = (
-        f"{len(found.identical)} of {len(found.counts)} scenarios execute no changed function:"
-        " identical by proof, for code. What a patch changes in data or in what is patched at boot"
-        " is not seen there."
-    )
-    said = [proof]
+    said = []
+    if same := len(found.identical):
+        said.append(
+            f"{same} of {len(found.counts)} scenarios execute no changed function: identical by"
+            " proof, for code. What a patch changes in data or in what is patched at boot is not"
+            " seen there."
+        )
     if found.data_only:
         said.append("A patch changed the image and no function: every scenario was counted again.")
     said += _unmeasured(found)

@@ -396,7 +396,8 @@ class _Check:
         found = check_series.checked(
             self.series, self.scenarios, made_by, counter, _report, self.tolerance, each_row
         )
-        return replace(found, compiler=made_by.compiler, null=made_by.proof())
+        null = made_by.proof() if found.executing else ""
+        return replace(found, compiler=made_by.compiler, null=null)
 
     def _kernels(self, arch: str, executed: Executed, progress: Progress) -> kernels.Kernels:
         how: dict[str, Any] = {"confined": self.caged, "progress": progress}
@@ -501,7 +502,7 @@ def _scenarios(
     field: bool,
     probe: str | None = None,
 ) -> tuple[list[str], list[str]]:
-    """The scenarios to count, and why some have no cells of folios."""
+    """The scenarios to count, and why some are counted in one size of page alone."""
 
     def fits(name: str) -> bool:
         return not only or any(fnmatchcase(name, one) for one in only)

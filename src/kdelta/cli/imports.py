@@ -215,8 +215,8 @@ def ask(
         if not changed & (before.functions | after.functions):
             lost = f"{few(sorted(changed), 3)} did not run" if changed else _NO_CODE
             say(f"Your test does not execute this commit: {lost}.")
-    counted = [*check_page.robot_answer(row, direction, case, why, f"{loop}, {old} -> {new}")]
-    counted += [apart] if apart else []  # of more than the commit: the mail's own figures first
+    where = f"{loop}, {old} -> {new}"
+    counted = [*check_page.robot_answer(row, direction, case, why, where, own=own, apart=apart)]
     say(*((*asked, *counted) if apart and own else (*counted, *asked)))
     with reporting() as progress:
         shared = count(scenarios=turns, progress=progress, probes=[SHARING]) if turns else []

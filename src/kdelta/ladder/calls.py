@@ -19,6 +19,7 @@ from kdelta.printable import few
 from kdelta.sample import (
     EMULATED,
     INSTRUCTIONS,
+    OF_FILE,
     OF_LOADER,
     OF_POINTER,
     OF_VDSO,
@@ -37,12 +38,16 @@ T = TypeVar("T")
 Arm = Sequence[Sequence[PhaseCounts]]  # of its trials
 FAULTS = "page faults"
 _RCU, _WOKEN = "RCU", "tasks of others"
-ASYNCHRONOUS = ("io_uring_enter", "io_submit")  # what failed of these, completions say
 _LIMITS = ("setrlimit argument 1", "prlimit64 argument 2")
 # RLIMIT_CPU is the lowest number of all, and RLIMIT_RTTIME the highest.
 _LIMIT_OF_CPU, _LIMIT_OF_REAL_TIME = 0, 15
 # How often these are made depends on who comes first.
+_FUTEX_OPERATION = "futex argument 2"
 _BY_TIME = ("futex", "sched_yield", "restart_syscall", "rt_sigreturn")
+_COMPLETED = (
+    "what it asks for by io_uring or io_submit(), and how that ends, is not read: a program that"
+    " checks it lists the call in by_design of its TOML"
+)
 _QUESTIONS = {
     "uname": "the program asks which kernel it runs on (uname), and may do other things on another:"
     " take that out, or list uname in by_design of its TOML if nothing depends on it",
@@ -53,6 +58,9 @@ _QUESTIONS = {
     OLD_CALL: "it makes system calls by int 0x80 or sysenter, whose arguments are not read",
     OF_POINTER: "it hands the kernel a pointer within an argument (ioctl, bpf), where kdelta does"
     " not look",
+    OF_FILE: "it takes what /proc, /sys or /dev/kmsg says in a way that kdelta does not follow"
+    " (mmap, readv, sendfile, splice, dup, a folder's names): take it by read()",
+    **dict.fromkeys(("io_uring_enter", "io_submit"), _COMPLETED),
 }
 _BUFFERS = (7, 8)  # SO_SNDBUF, SO_RCVBUF
 _FEW = 1000  # instructions in user space that a library may take more on one kernel
@@ -142,11 +150,6 @@ def program_apart(
         yield (
             f"the program itself executed other instructions ({most:,} -> {high:,} a"
             " window, in user space), so it did not ask the two kernels for the same"
-        )
-    if found.verdict.is_step and (names := {*old.unseen, *new.unseen}):
-        yield (
-            f"requests of {' and '.join(sorted(names))} may have failed on one kernel: completions"
-            " are not read; a program that checks them lists the call in by_design of its TOML"
         )
     (least, most), (low, high) = old.behind, new.behind
     more = max(low - most, 0) - max(least - high, 0)  # what a seed moves is chance
@@ -355,7 +358,7 @@ def questions(phases: Sequence[PhaseCounts]) -> str:
         for name in (*own.outside, *(own.syscalls or ()))
         if name not in own.by_design
     }
-    return "; ".join(why for name, why in _QUESTIONS.items() if name in made)
+    return "; ".join(dict.fromkeys(why for name, why in _QUESTIONS.items() if name in made))
 
 
 def left_open(found: Comparison, *whys: str) -> Comparison:
@@ -397,7 +400,8 @@ def _compared(
         call, _, rest = row.partition(" ")
         # "argument 1": where an arm makes no call, calls differ
         made = row == ORDER or not rest[:1].islower() or all(row in each for each in chain(*arms))
-        if made and row not in was[0].by_design and call not in _BY_TIME * (rows == "outside"):
+        by_time = rows == "outside" and call in _BY_TIME and row != _FUTEX_OPERATION
+        if made and row not in was[0].by_design and not by_time:
             yield name, row, one, other
 
 

@@ -366,7 +366,6 @@ def _phase_measure(used: Sequence[TrialRecord], per_trial: Sequence[PhaseCounts]
         sum(counts.user[index] for index in each.indices)
         for counts, each in zip(per_trial, found, strict=True)
     ]
-    made = {*(counts.syscalls or ())} - {*counts.by_design}
     memory, few, outside = takes_memory(rows, operations), across.n < LEAST_SEEDS, used[0].outside
     return Measure(
         phase=counts.phase,
@@ -392,7 +391,6 @@ def _phase_measure(used: Sequence[TrialRecord], per_trial: Sequence[PhaseCounts]
         rare=(others,) if others else (),
         left=calls.left_by(rows, counts.wakes),
         behind=(min(behind), max(behind)),
-        unseen=tuple(name for name in calls.ASYNCHRONOUS if name in made),
         program=(min(users), max(users)) if outside else None,
         faults=max((row.calls for row in rows if row.function in calls.FAULT), default=0),
         handled=sum(row.bytes for row in rows),
@@ -440,7 +438,6 @@ def _total(phases: Sequence[Measure], per_trial: Sequence[int]) -> Measure:
         rare=tuple(one for measure in phases for one in measure.rare),
         left=dict(sum((Counter(measure.left) for measure in phases), Counter())),
         behind=(sum(one.behind[0] for one in phases), sum(one.behind[1] for one in phases)),
-        unseen=tuple(dict.fromkeys(name for measure in phases for name in measure.unseen)),
         program=(sum(own[0] for own in programs), sum(own[1] for own in programs))
         if programs
         else None,

@@ -19,6 +19,7 @@ from kdelta.attribution.insns import CountedWindow, instruction
 from kdelta.sample import (
     EMULATED,
     INSTRUCTIONS,
+    OF_FILE,
     OF_LOADER,
     OF_POINTER,
     OF_VDSO,
@@ -59,7 +60,7 @@ _CLOCKS = {
     "riscv64": ("rdtime", rb"[\x73\xf3][\x20-\x2f][\x00\x10\x20]\xc0"),  # and rdcycle, rdinstret
 }
 # What arguments point at, in the order of plugin/pointed.h.
-_KINDS = "sabgviwdmknfoctjrHhexpMURONBTG"
+_KINDS = "sabgviwdmknfoctjrHhexpMURONBTGQ"
 _RESULT = 6  # behind the arguments
 _CONTENTS = _RESULT + 8  # of what the kernel wrote, behind the call and its arguments
 
@@ -195,7 +196,7 @@ class Calls:
         kind, own = divmod(number, 1 << 32)
         clocks = _CLOCKS[self.architecture][0], _VDSO
         looks = OF_VDSO, OF_POINTER, "auxv", ORDER, EMULATED
-        kinds = f"call {own}", OLD_CALL, *clocks, *looks, f"exception {own}"
+        kinds = f"call {own}", OLD_CALL, *clocks, *looks, f"exception {own}", OF_FILE
         return self.names.get(number) or kinds[kind if kind < len(kinds) else 1]
 
     def of(self, words: Sequence[int] | None) -> tuple[dict[str, int] | None, dict[str, int]]:

@@ -55,7 +55,8 @@ def _sentence(words: Words, paths: Sequence[PathRow], untouched: int) -> str:
     more, less, equal = found[Effect.MORE], found[Effect.LESS], found[Effect.EQUAL]
     left = len(found[Effect.OPEN])
     if not paths:
-        return f"No path of {untouched} executes changed code."
+        said = f"of {untouched} executes changed code" if untouched else "was compared"
+        return f"No path {said}."
     if left == len(paths):
         return f"None of {left} paths that execute changed code could be compared."
     could = " and could be compared" if left else ""
@@ -83,10 +84,7 @@ def _sentence(words: Words, paths: Sequence[PathRow], untouched: int) -> str:
 
 def _elsewhere(page: CheckPage) -> Iterator[str]:
     for each in page.elsewhere:
-        if any(row.wrong for row in each.patches) and not each.paths:
-            said = "no answer: there is no kernel of a patch, or it could not be read; see below."
-        else:
-            said = _sentence(page.words, each.paths, len(each.identical))
+        said = _sentence(page.words, each.paths, len(each.identical))
         yield from _wrapped(said, f"{each.arch}: ", "  ")
 
 
@@ -149,6 +147,8 @@ def _because(page: CheckPage) -> str:
         said = f"{'a' if page.decision is Ruling.REJECT else 'no'} path {words.worse}{by}"
     same = count[Effect.EQUAL] + count[Effect.SLIGHT]
     unclear = count[Effect.OPEN] + count[Effect.SPREAD]
+    if not (page.every or page.identical):
+        return f"{said}. No path was compared"
     return (
         f"{said}. {count[Effect.MORE]} {words.more}, {count[Effect.LESS]} {words.less},"
         f" {same} unchanged,"
@@ -235,7 +235,7 @@ def _compared(page: CheckPage) -> Iterator[str]:
         f" {page.words.means}."
     )
     yield from _wrapped(said)
-    yield from _wrapped(page.null)
+    yield from _wrapped(page.null) if page.null else []
     for each in page.elsewhere:
         compiler = each.compiler.partition(" (")[0]
         yield from _wrapped(f"{compiler}. {each.null}", f"{each.arch}: ", "  ")
@@ -480,7 +480,9 @@ def robot_split(found: RateSplit, row: RobotRow) -> str:
         for part, ratio in found.ratios.items()
     )
     change = f"the {row.percent:+g} % of {row.metric}"
-    said = f"By the mail's own figures, {_MEANS[found.most]} {change}: {told}."
+    share = round(100 * found.shares["path"])
+    said = f"Path length: {share} % of {change}, by the mail's own figures: {told}."
+    said += f" So {_MEANS[found.most]} it."
     if found.deviates:
         part = _PARTS[found.most]
         said = f"The mail's own figures do not say what {change} is: {told}, and {part}"
@@ -508,20 +510,36 @@ def robot_lines(case: GateCase, why: str, objects: Sequence[FunctionPart]) -> It
 
 
 def robot_answer(
-    row: RobotRow, better: Direction, case: GateCase, why: str, where: str
+    row: RobotRow,
+    better: Direction,
+    case: GateCase,
+    why: str,
+    where: str,
+    *,
+    own: RateSplit | None = None,
+    apart: str = "",
 ) -> Iterator[str]:
     """How much of the published change a path length explains.
 
     A path of p percent more instructions, at the same time an instruction, is p percent more time
     and a rate of 100 / (100 + p).  why: it cannot be said.  where: scenario and kernels, in words.
+    own: what the mail's figures say of it.  apart: why the count is of more than the commit.
     """
     if why:
         yield f"Cannot be said: {why}."
+        yield from filter(None, [apart])
         return
     longer = 100 * ((case.new or 0.0) / (case.old or 1.0) - 1)
     moved = longer if better is Direction.LESS else 100 * (100 / (100 + longer) - 1)
     where = f"{where}: path {longer:+.2f} %"
-    if not longer:
+    if own and not own.deviates and own.shares["path"] > 0 and moved * row.percent <= 0:
+        share = f"By the robot's figures path length is {round(100 * own.shares['path'])} % of it"
+        if apart:
+            kernels = "our count of these kernels, which may differ in more than the commit,"
+            yield f"{share}; {kernels} does not show it ({where}) and says nothing of this commit."
+        else:
+            yield f"{share}; our count with and without the commit does not show it ({where})."
+    elif not longer:
         yield f"Not a path length: it is the same to the instruction ({where})."
     elif moved * row.percent <= 0:
         yield f"Not explained by path length, which went the other way ({where})."
@@ -529,3 +547,4 @@ def robot_answer(
         part = min(abs(moved), abs(row.percent))
         yield f"Path length explains {part:.1f} of {abs(row.percent):g} % ({where})."
     yield _ABOUT
+    yield from filter(None, [apart])

@@ -160,9 +160,12 @@ def option_sentences(found: Explanation) -> list[str]:
     scale, told = Scale.of(found), []
     for own in found.options:
         listed = [f"{short(name, _NAME_WIDTH)} {scale.plain(abs(n))}" for name, n in own.functions]
+        size, whole = scale.signed(own.delta), scale.signed(found.delta or 0)
+        part = f"At least {size.lstrip('+')} of {whole} are"
+        if own.delta * (found.delta or 0) <= 0:
+            part = f"In the {whole} are, the other way, at least {size} of"
         told.append(
-            f"At least {scale.signed(own.delta).lstrip('+')} of {scale.signed(found.delta or 0)}"
-            f" are {own.called} ({', '.join(own.options)}):"
+            f"{part} {own.called} ({', '.join(own.options)}):"
             f" {few(listed, _OPTION_FUNCTIONS)}."
             " What else they cost, in registers and loads, is not seen."
         )
@@ -472,7 +475,7 @@ _NO_MODEL = {
 KINDS = {
     "load": "loads",
     "store": "stores",
-    "atomic": "locked or LSE atomics",
+    "atomic": "atomic instructions",
     "fence": "fences",
     "serialising": "serialising instructions",
     "tlb": "TLB maintenance",

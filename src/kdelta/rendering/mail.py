@@ -38,6 +38,7 @@ from kdelta.table.columns import (
     shortened,
     table_lines,
 )
+from kdelta.table.counts import times
 from kdelta.table.ladders import failures_told
 from kdelta.verdict.comparison import Verdict
 from kdelta.workload import Workload, is_file
@@ -85,13 +86,13 @@ def _state(found: Claim) -> Iterator[str]:
             continue
         bound = [fact for fact in audit.facts if fact.verdict != "told"]
         wrong = [fact for fact in bound if fact.verdict != "ok"]
-        wanted = plural(len(bound), "wanted fact")
+        wanted = plural(len(_values(bound)), "wanted fact")
         if not audit.facts:
             said = "it was not audited"
         elif not bound:
             said = "it wants no state of its pages; kernels whose states differ are not compared"
         elif wrong:
-            said = f"{len(wrong)} of {wanted} do not hold: {_facts(wrong)}"
+            said = f"{len(_values(wrong))} of {wanted} do not hold: {_facts(wrong)}"
         else:
             said = (
                 f"{wanted}; each holds, and is the same on every kernel that ran, before the"
@@ -100,12 +101,17 @@ def _state(found: Claim) -> Iterator[str]:
         yield from wrapped(f"{audit.reference}: {said}.", "  ")
 
 
-def _facts(facts: Sequence[FactCheck]) -> str:
+def _values(facts: Sequence[FactCheck]) -> dict[str, dict[str, None]]:
+    """The values of each fact, before the windows and after them."""
     values: dict[str, dict[str, None]] = {}
     for fact in facts:
         for value, _ in fact.values:
             values.setdefault(fact.name, {})[value] = None
-    return ", ".join(f"{name} {' or '.join(each)}" for name, each in values.items())
+    return values
+
+
+def _facts(facts: Sequence[FactCheck]) -> str:
+    return ", ".join(f"{name} {' or '.join(each)}" for name, each in _values(facts).items())
 
 
 def _mechanism(found: Claim) -> Iterator[str]:
@@ -424,7 +430,7 @@ def _against(found: Claim, rung: Rung[Any]) -> str:
     if ratio is None:
         return words
     mark = " (*)" if rung.comparison.crossing else ""
-    return f"x{ratio:.3f}, {words}{mark}"
+    return f"{times(ratio, found.report.step_percent)}, {words}{mark}"
 
 
 def _spread(found: Claim, ladder: Ladder[Any]) -> str:

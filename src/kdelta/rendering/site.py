@@ -41,7 +41,7 @@ from kdelta.printable import printable
 from kdelta.rendering import explain, sentences
 from kdelta.rendering.formats import asset, columnar, json_fields, packed, picked, template
 from kdelta.rendering.sentences import change, effort
-from kdelta.verdict.comparison import Verdict
+from kdelta.verdict.comparison import Comparison, Verdict
 from kdelta.workload import Workload
 
 Stretch = Sequence[HistoryPoint]
@@ -113,6 +113,7 @@ def _point_told(point: HistoryPoint) -> tuple[object, ...]:
     judged = own and (
         own.verdict,
         own.differences,
+        own.within,
         own.reasons if own.verdict is not Verdict.SAME else (),
     )
     value = None if point.value is None else number(point.value)
@@ -326,10 +327,10 @@ class _Site:
         self, lab: Lab, details: Callable[[LabStep], StepDetail], workloads: Mapping[str, Workload]
     ) -> None:
         self._lab, self._details, self._workloads = lab, details, workloads
-        self._steps = {
-            (one.name, one.explanation.old, one.explanation.new, one.explanation.phase): one
-            for one in (*lab.steps, *lab.crossed)
-        }
+        self._steps: dict[tuple[str, str, str], dict[str, LabStep]] = defaultdict(dict)
+        for one in (*lab.steps, *lab.crossed):
+            own = one.explanation
+            self._steps[one.name, own.old, own.new].setdefault(own.phase, one)
         self._functions = {one.name for one in lab.functions}
 
     def pages(self) -> Iterator[_Page]:
@@ -382,11 +383,22 @@ class _Site:
             elif first:
                 first, text = False, number(point.value)
             elif point.comparison:
-                verdict = point.comparison.verdict
-                text = _short(point.comparison.ratio, verdict)
-                step = self._steps.get((history.name, point.previous, kernel, "total"))
-                href = _step(step) if step else ""
+                phase, judged, href = self._told(history.name, point)
+                verdict = judged.verdict if judged else ""
+                text = phase + _short(judged.ratio, verdict) if judged else ""
             yield {"text": text, "href": href, "verdict": verdict}
+
+    def _told(self, name: str, point: HistoryPoint) -> tuple[str, Comparison | None, str]:
+        """What is told of a kernel against the one before: of all phases together or, where that is
+        no step, of the phase with the largest; with the name of that phase, and the step's page.
+        """
+        steps = self._steps.get((name, point.previous, point.kernel), {})
+        if whole := steps.get("total"):
+            return "", point.comparison, _step(whole)
+        for phase, step in steps.items():
+            if (judged := step.explanation.comparison).verdict.is_step:
+                return f"{phase} ", judged, _step(step)
+        return "", point.comparison, ""
 
     def _history(self, history: ScenarioHistory) -> _Page:
         longest = max((one.value or 0 for one in history.points), default=0) or 1
@@ -394,10 +406,10 @@ class _Site:
         steps = []
         for own in stretches(history):
             point = own[0]
-            step = self._steps.get((history.name, point.previous, point.kernel, "total"))
-            if step and step.explanation.comparison.verdict.is_step:
-                size = change(step.explanation.comparison.ratio, "instructions")
-                steps.append(f"{size} from {point.previous} to {point.kernel}")
+            phase, judged, href = self._told(history.name, point)
+            if href and judged and judged.verdict.is_step:
+                size = change(judged.ratio, "instructions")
+                steps.append(f"{phase}{size} from {point.previous} to {point.kernel}")
             last = f" to {own[-1].kernel}" if len(own) > 1 else ""
             rows.append(
                 {
@@ -405,7 +417,9 @@ class _Site:
                     "names": f"{point.kernel}{last}",
                     "value": _figure(point.value),
                     "bar": round(_BAR * (point.value or 0) / longest),
-                    "href": f"../{_step(step)}" if step else "",
+                    "phase": phase,
+                    "judged": judged,
+                    "href": f"../{href}" if href else "",
                     "why": _why(own),
                 }
             )
@@ -529,7 +543,8 @@ class _Site:
 def _said(step: LabStep, mark: str = ",") -> str:
     own = step.explanation
     size = change(own.comparison.ratio, "instructions")
-    return f"{step.name}{mark} {size} from {own.old} to {own.new}"
+    phase = f", {own.phase}" if own.phase != "total" else ""
+    return f"{step.name}{phase}{mark} {size} from {own.old} to {own.new}"
 
 
 def _scenario(name: str) -> str:

@@ -103,15 +103,16 @@ def _ends(found: Claim, ladder: Ladder[Any]) -> str:
     (old, first), (new, last) = counted[0], counted[-1]
     judged = explain(found.exact, old.arm, new.arm, scenario=ladder.reference).comparison
     was, now = first.per_operation, last.per_operation
+    percent = found.report.step_percent
     steps = [
-        f"{rung.arm} {counts.times(rung.comparison.ratio)}"
+        f"{rung.arm} {counts.times(rung.comparison.ratio, percent)}"
         for rung, _ in counted
         if rung.comparison and rung.comparison.verdict.is_step and rung.comparison.ratio
     ]
-    within = f", within {found.report.step_percent:g} %" * (judged.verdict is Verdict.SAME)
+    within = f", within {percent:g} %" * (judged.verdict is Verdict.SAME)
     head = (
         f"{_ANSWERS[judged.verdict]} {new.arm} executes {number(now)} instructions per"
-        f" {last.operation}, {old.arm} {number(was)}: {counts.times(now / was)}{within}."
+        f" {last.operation}, {old.arm} {number(was)}: {counts.times(now / was, percent)}{within}."
     )
     decided = f"Decided steps: {', '.join(steps)}." if steps else ""
     open_ = f"Why: {'; '.join(judged.reasons)}." if judged.verdict in _OPEN else ""

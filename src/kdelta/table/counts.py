@@ -104,10 +104,15 @@ def _trials(rung: Rung[Measure]) -> Span:
     return Span(f"{rung.ok}/{rung.planned}", tone)
 
 
-def times(ratio: float | None) -> str:
-    """A ratio: "x2.222"."""
+_NEAR = 0.1  # percent from a threshold, within which three digits look like it
+
+
+def times(ratio: float | None, step_percent: float = 0.0) -> str:
+    """A ratio: "x2.222"; near a threshold with one more digit, "x1.0097"."""
     if ratio is None:
         return ABSENT
+    if step_percent and abs(abs(ratio - 1) * 100 - step_percent) < _NEAR:
+        return f"x{ratio:.4f}"
     return f"x{ratio:.3f}" if ratio < 10 else f"x{ratio:.4g}"
 
 
@@ -161,11 +166,13 @@ def conclusion(report: RunLadders[Measure], ladder: Ladder[Measure]) -> Iterator
         yield from paragraph(f"{ladder.name}: {_no_step(report, ladder)}{calls}", Tone.BOLD)
         return
     largest, *others = ladder.steps
-    yield from paragraph(f"{ladder.name}: {change(largest, ladder.unit)}.{calls}", Tone.BOLD)
+    yield from paragraph(
+        f"{ladder.name}: {change(largest, ladder.unit, report.step_percent)}.{calls}", Tone.BOLD
+    )
     if others:
         yield from paragraph(f"Other steps above {report.step_percent:g} %:")
     for step in others:
-        yield from paragraph(change(step, ladder.unit), indent="  ")
+        yield from paragraph(change(step, ladder.unit, report.step_percent), indent="  ")
     words = [report.run_id, largest.old, largest.new]
     words += ["--scenario", ladder.reference] if len(report.ladders) > 1 else []
     words += ["--point", ladder.point] if ladder.point else []
@@ -288,7 +295,7 @@ def _no_step(report: RunLadders[Measure], ladder: Ladder[Measure]) -> str:
     found = [judged.verdict for _, judged in others]
     same = {*found} == {Verdict.SAME}
     sizes = [
-        (abs(math.log(judged.ratio)), times(judged.ratio), rung.arm)
+        (abs(math.log(judged.ratio)), times(judged.ratio, report.step_percent), rung.arm)
         for rung, judged in others
         if judged.ratio and (same or judged.verdict is Verdict.UNDECIDED)
     ]
@@ -304,13 +311,13 @@ def _no_step(report: RunLadders[Measure], ladder: Ladder[Measure]) -> str:
     pairs = pairs if len(found) > 1 else found[0]
     if lengths := [told for rung in rungs if (told := two_lengths(ladder, rung))]:
         return f"{pairs}{largest}: {lengths[0]}."
-    return f"{pairs}{largest}: no step above {percent} was found, and not every pair is decided."
+    return f"{pairs}{largest}: no step above {percent} is proven, and not every pair is decided."
 
 
-def change(step: LadderStep, unit: str) -> str:
+def change(step: LadderStep, unit: str, step_percent: float = 0.0) -> str:
     """A step in words; unit: what its values count."""
     found = step.comparison
-    ratio = f" {times(found.ratio)}" if found.ratio is not None else ""
+    ratio = f" {times(found.ratio, step_percent)}" if found.ratio is not None else ""
     values = f"{number(step.old_value)} -> {number(step.new_value)} {unit}"
     return (
         f"{found.verdict}{ratio} from {step.old} to {step.new}:"

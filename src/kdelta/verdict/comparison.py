@@ -107,9 +107,9 @@ class CountReading:
     windows beside the common one, by phase.  left: requests to others, by who does the
     work, which is not counted.  Of a program that nobody has looked at: program, the least and the
     most, over the trials, that are its own in user space; faults, of pages; behind, the least and
-    the most that its other tasks executed of the kernel outside the windows; unseen, calls that do
-    not say which requests failed; places, of windows of each length ("": the common one) and of
-    each seed the instructions of the kernel by call and place.
+    the most that its other tasks executed of the kernel outside the windows; places, of windows of
+    each length ("": the common one) and of each seed the instructions of the kernel by call and
+    place.
     """
 
     value: int
@@ -127,7 +127,6 @@ class CountReading:
     rare: tuple[Rare, ...] = ()
     left: dict[str, int] = field(default_factory=dict, hash=False)
     behind: tuple[int, int] = (0, 0)
-    unseen: tuple[str, ...] = ()
     places: dict[str, dict[int, Spent]] = field(default_factory=dict, hash=False)
     unit: str = "instructions"
 
@@ -499,16 +498,18 @@ def _decide(old: CountReading, new: CountReading, step_percent: float) -> tuple[
     threshold = old.value * step_percent / 100
     spread = old.spread + new.spread
     allowed = max(size, threshold) / _SPREAD_DIVISOR
+    each = [_short(n / old.operations).lstrip("+") for n in (spread, size, threshold, allowed)]
     if spread > allowed:
         return Verdict.UNDECIDED, (
-            f"the spread over windows and seeds is {spread:,} {old.unit}, and the kernels differ"
-            f" by {size:,}; a verdict needs a spread of at most {int(allowed):,}"
+            f"the spread over windows and seeds is {each[0]} {old.unit} per {old.operation}, and"
+            f" the kernels differ by {each[1]}; a verdict needs a spread of at most {each[3]}"
             f"{_smaller_spread(old, new)}"
         )
     if spread and abs(size - threshold) < spread:
         return Verdict.UNDECIDED, (
-            f"the difference of {size} is nearer to the threshold of {step_percent:g} %"
-            f" ({threshold:.0f}) than the spread of {spread}: choose another --step-percent"
+            f"the difference of {each[1]} per {old.operation} is nearer to the threshold of"
+            f" {step_percent:g} % ({each[2]}) than the spread of {each[0]}: choose another"
+            " --step-percent"
         )
     percent = f"{100 * size / old.value:.3g} %" if old.value else f"{size} from 0"
     if size <= threshold:
