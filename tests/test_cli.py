@@ -186,12 +186,19 @@ def test_errors_become_one_sentence_and_a_code(
     sentence: str,
     fails: Callable[[BaseException], None],
     capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     fails(error)
     assert exit_code(["doctor"]) == code
     shown = capsys.readouterr()
     assert shown.err.lstrip("\n") == f"kdelta: {sentence}\n"
     assert not shown.out
+    monkeypatch.setenv("COLUMNS", "50")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert exit_code(["doctor"]) == code
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert max(map(len, lines)) <= 50
+    assert " ".join(map(str.strip, lines)) == f"kdelta: {sentence}"
 
 
 def test_bug_is_one_sentence_and_a_traceback_only_on_request(

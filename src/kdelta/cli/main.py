@@ -226,7 +226,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         code = _invoke(list(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()
     except KdeltaError as error:
-        code = _fail(error.sentence(), error.exit_code)
+        code = _fail(error.sentence(), error.exit_code, error.lines)
     except MemoryError:
         code = _fail(f"memory ran out; {_MACHINE_ACTIONS[errno.ENOMEM]}", _EXIT_MACHINE)
     except (KeyboardInterrupt, click.Abort):
@@ -357,8 +357,15 @@ def _bug(error: Exception) -> int:
     return _fail(f"this is a bug: {type(error).__name__}: {error}; {advice}", EXIT_BUG)
 
 
-def _fail(sentence: str, code: int) -> int:
-    one_line = " ".join(printable(sentence).split()).rstrip(".")
+def _fail(sentence: str, code: int, lines: Sequence[str] = ()) -> int:
+    """One line, but on a terminal, which would break it within words; then what can be pasted."""
+    told = f"kdelta: {' '.join(printable(sentence).split()).rstrip('.')}."
     with contextlib.suppress(OSError):  # the exit code is said anyway
-        click.echo(f"kdelta: {one_line}.", err=True)
+        if sys.stderr.isatty():
+            from kdelta.cli.printing import say
+
+            say(told, err=True)
+        else:
+            click.echo(told, err=True)
+        click.echo("".join(f"{printable(line)}\n" for line in lines), nl=False, err=True)
     return code
