@@ -78,6 +78,7 @@ def test_a_larger_change_that_is_undecided_comes_before_the_step() -> None:
     assert "Decided steps: 6.17.13 x1.050. Why: up by 110 %, threshold 1 %; but the" in text
     assert "Undecided in 6.16.12: mprotect() of resident" in text
     assert "to 400.0 on 6.16.12: 2.00 times the instructions, which is undecided. By" in text
+    assert text.count("may be theirs") == text.count("To decide, build both alike: `kdelta") == 1
     assert text.index("UBSAN_BOUNDS") < text.index("The largest decided increase is in 6.17.13")
 
 
