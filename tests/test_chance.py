@@ -384,11 +384,14 @@ def test_memory_that_is_not_base_pages_is_said() -> None:
 def test_huge_pages_that_come_and_go_in_windows_are_said(new: str) -> None:
     def told(one: TrialRecord) -> dict[str, object]:
         value = new if one.arm else "8"
-        fact = StateField(when="during", name="undone_thp_fault_alloc", value=value, want="free")
-        return {"state": (fact,)}
+        facts = (("undone_thp_fault_alloc", value), ("program_other_folders", "1"))
+        state = [StateField(when="during", name=name, value=n, want="free") for name, n in facts]
+        return {"state": tuple(state)}
 
     arms = counted(with_results(own_run({}, 3), told), "/x/loop.c", "main")
     said = "huge pages were faulted in, over all windows: 8"
+    folders = "arguments name folders of your machine, and the guest has its own: 1 not taken by"
+    assert f"{folders} --file" in CountMethod().warnings(arms, [])
     assert said in CountMethod().warnings(arms, [])
     found = compare_arms(CountMethod(), *arms)
     apart = "counters of the kernel differ: thp_fault_alloc (8 against 0)"

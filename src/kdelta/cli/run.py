@@ -210,8 +210,6 @@ def _with_program(what: tuple[str, ...], files: Sequence[str], name: str | None)
         return what
     at = what.index("--")
     own = arch.of(name or MachineSettings().arch)
-    for word in (each for each in what[at + 2 :] if Path(each).is_dir() and each not in files):
-        say(f"the guest has no folder {word} of this machine; --file takes its files", err=True)
     return (*what[:at], programs.taken(what[at + 1 :], files, own))
 
 
