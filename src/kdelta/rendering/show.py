@@ -224,16 +224,25 @@ _FIELDS: dict[Instrument, tuple[str, _Data, tuple[str, ...], _Rows]] = {
 
 
 def _calls(ladders: Sequence[Ladder[Measure]], *, details: bool) -> Iterator[Line]:
-    """Without details of the calls that changed; of one kernel of all."""
+    """Without details of the calls that changed, and all others as one; of one kernel of all."""
+
+    def row(call: str, calls: str, each: Sequence[int]) -> tuple[str, ...]:
+        delta = [f"{each[-1] - each[0]:+,}"] * (len(each) - 1)
+        return (call, calls, *(f"{n:,}" for n in each), *delta)
+
     for ladder in ladders:
         for arms, measures, spent in counts.by_call(ladder):
-            rows = []
+            rows, equal = [], []
             for call, each in spent:
                 often = dict.fromkeys(one.syscalls.get(call) for one in measures)
-                calls = " -> ".join(str(n or ABSENT) for n in often)
-                delta = [f"{each[-1] - each[0]:+,}"] * (len(each) - 1)
                 if details or len(each) < 2 or each[0] != each[1] or len(often) > 1:
-                    rows.append((call, calls, *(f"{n:,}" for n in each), *delta))
+                    rows.append(row(call, " -> ".join(str(n or ABSENT) for n in often), each))
+                else:
+                    equal.append(each)
+            if rows:
+                sums = {"[equal on both]": equal, "[in all]": [each for _, each in spent]}
+                added = {name: [*map(sum, zip(*of, strict=True))] for name, of in sums.items()}
+                rows += [row(name, ABSENT, each) for name, each in added.items() if each]
             told = f"instructions of one window of {measures[0].phase}, by system call:"
             heads = ("call", "calls", *shortened(arms, 24), *["delta"] * (len(arms) - 1))
             if rows:
