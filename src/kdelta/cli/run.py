@@ -511,8 +511,8 @@ def qemu_of(record: RunRecord) -> str:
 
 
 _VARIED = (
-    "seeds disagree for a C file of yours; each is tried again in ticks, free memory, random"
-    " numbers and addresses alone, to see which moves the counts"
+    "seeds disagree, and leave a verdict open: each is tried again with other ticks, free memory,"
+    " random numbers, addresses or boot alone, and the verdict says which of them moves the count"
 )
 
 
@@ -564,7 +564,8 @@ def _measured(
                 runner.run_rounds(lambda: enough_valid(journal.record()))
             else:
                 runner.run(at_once)
-                if more := plan.sources(journal.record()):
+                step_percent = journal.study.thresholds.step_percent
+                if more := plan.sources(journal.record(), step_percent):
                     say(_VARIED, err=True)
                     journal.extend(more)
                     Runner(journal, placed, report).run(at_once)

@@ -57,6 +57,7 @@ def lines(
     largest = [*step, *told] if _decided_first(found) else [*told, *step]
     first, *rest = [ends, *largest] if ends else largest
     yield from paragraph(first, Tone.BOLD)
+    yield from paragraph(counts.huge_pages(ladder))
     for text in rest:
         yield from ((), *paragraph(text))
     yield ()
