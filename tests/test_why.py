@@ -114,6 +114,7 @@ def test_a_word_means_a_scenario(word: str, means: str) -> None:
     ("word", "told"),
     [
         ("mincore", "names 6 scenarios; name one, such as mincore:"),
+        ("pipe", "names 15 scenarios; name one, such as control:pipe"),
         ("munmapp", "did you mean munmap?"),
         ("page faults", "names 46 scenarios; name one, such as demand_fault:"),
         ("nowhere", "names no scenario"),

@@ -211,12 +211,27 @@ def cli(*, verbose: bool) -> None:
         _ = kind.limit_bytes  # a bad setting ends a command before it measures anything
 
 
+class _Notes(logging.Handler):
+    """Warnings, in lines as wide as a page; one that comes again at once is said once."""
+
+    _last = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        from kdelta.cli.printing import say
+
+        text = record.getMessage()
+        if text != self._last:
+            say(text, err=True)
+        self._last = text
+
+
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with a documented code; whatever fails is one sentence."""
     # Read by numpy when it is imported.  Of matrices as small as ours more threads spin, beside
     # what is timed, and are no quicker.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     sys.unraisablehook = _interrupted_again
+    logging.lastResort = _Notes(logging.WARNING)
     for name in ("COLUMNS", "LINES"):
         if len(os.environ.get(name, "")) > 9:  # int() refuses thousands of digits, in rich, too
             del os.environ[name]

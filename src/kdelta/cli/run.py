@@ -39,7 +39,7 @@ from kdelta.kernels import debian, reference
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings, with_needs
 from kdelta.metric import plural
-from kdelta.printable import known, meant, printable
+from kdelta.printable import few, known, meant, printable
 from kdelta.rendering import bundle
 from kdelta.run import arms, exact
 from kdelta.run.runner import Runner, Trials
@@ -277,6 +277,8 @@ def survey(
     own = arch, MachineSettings().flavour
     series = debian.every_series(_offers(*own)) if not kernels else ()
     references = every_kernel(options.words(kernels), *own) if kernels else [*series]
+    if left := [one for one in every_scenario(only) if one not in names]:
+        say(f"not in the survey, and counted by kdelta run: {few(left, 12)}", err=True)
     if list_only:
         click.echo("".join(f"{name}\n" for name in names), nl=False)
         click.echo(f"over {', '.join(references)}")

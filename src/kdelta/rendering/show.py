@@ -368,6 +368,8 @@ def show_survey(found: Survey, *, details: bool = True) -> list[Line]:
     lines += [*_survey_lines(report), *_survey_steps(found), (), *_survey_table(found)]
     if details:
         lines += _survey_legend(found)
+    else:
+        lines += paragraph("; ".join(_survey_marks(found)), Tone.FAINT)
     lines += _survey_builds(found)
     if not details:
         return [*lines, *_where_more(report.run_id)]
@@ -436,6 +438,15 @@ def _survey_span(cells: Sequence[SurveyCell], at: int, step_percent: float) -> S
     return Span(told, Tone.BAD if percent > 0 else Tone.GOOD)
 
 
+def _survey_marks(found: Survey) -> Iterator[str]:
+    """What stands in front of the scenarios."""
+    if any(row.inexact for row in found.rows):
+        yield "~: a median, the counts hardly repeat"
+    if layouts := sorted({row.layouts for row in found.rows} - {1}):
+        several = " or ".join(map(str, layouts))
+        yield f"{_LAID_OUT}: the mean over {several} layouts of the kernel's trees and lists"
+
+
 def _survey_legend(found: Survey) -> Iterator[Line]:
     against = " or ".join(sorted({each.baseline for each in found.report.ladders} - {""}))
     before = against or "the kernel before"
@@ -445,11 +456,8 @@ def _survey_legend(found: Survey) -> Iterator[Line]:
         f"{_SAME}: at most {found.step_percent:g} %",
         "skip: not supported there",
         "invalid: page state or environment differ",
-        "~: a median, the counts hardly repeat",
+        *_survey_marks(found),
     ]
-    if layouts := sorted({row.layouts for row in found.rows} - {1}):
-        several = " or ".join(map(str, layouts))
-        told.append(f"{_LAID_OUT}: the mean over {several} layouts of the kernel's trees and lists")
     if any(row.phases for row in found.rows):
         told.append("below a scenario: its phases that changed where the sum over them did not")
     cells = [cell for row in found.rows for _, cells in _survey_rows(row) for cell in cells]
