@@ -69,7 +69,8 @@ def taken(argv: Sequence[str], named: Sequence[str], architecture: Arch) -> str:
     held = {name: given(file, _MOST_BYTES) for name, file in sorted(files.items())}
     packed = newc((name, files[name].stat().st_mode, content) for name, content in held.items())
     inside = _in_guest(str(program), start)
-    text = _text(argv, start, inside, held, cache.digest(packed), others)
+    text = _text(argv, start, inside, held, cache.digest(packed))
+    text += f'#define KD_OTHERS {others}\n#include "program.h"\n'
     name = re.sub(r"[^A-Za-z0-9_-]", "_", program.name)[:64]
 
     def make(folder: Path) -> None:
@@ -105,17 +106,9 @@ def _in_guest(name: str, start: str) -> str:
 
 
 def _text(
-    argv: Sequence[str],
-    start: str,
-    program: str,
-    held: Mapping[str, bytes],
-    digest: str,
-    others: int,
+    argv: Sequence[str], start: str, program: str, held: Mapping[str, bytes], digest: str
 ) -> str:
-    """The C file: what runs, and of all files the SHA-256.  digest: of all that is unpacked.
-
-    others: arguments that are folders here and not taken.
-    """
+    """How the C file begins: what runs, the SHA-256 of each file.  digest: of all together."""
     listed = "".join(
         f"//   {hashlib.sha256(content).hexdigest()}  {printable(name, 300)}\n"
         for name, content in held.items()
@@ -129,8 +122,6 @@ def _text(
         f"#define KD_FOLDER {_quoted(start)}\n"
         f"#define KD_PROGRAM {_quoted(program)}\n"
         f"#define KD_ARGUMENTS {', '.join(map(_quoted, argv))}\n"
-        f"#define KD_OTHERS {others}\n"
-        '#include "program.h"\n'
     )
 
 

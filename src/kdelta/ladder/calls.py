@@ -279,7 +279,7 @@ def _weighed_by_parts(
 
 
 # Calls that tell a time and are not named by it.
-_TELLS = {"sysinfo": ", which tells the uptime,", "getrusage": ", which tells the CPU time,"}
+_TELLS = {"sysinfo": "sysinfo, which tells the uptime,"}
 
 
 def clocks(old: Arm, new: Arm, phase: str, *, timers: bool) -> Iterator[str]:
@@ -301,9 +301,7 @@ def clocks(old: Arm, new: Arm, phase: str, *, timers: bool) -> Iterator[str]:
             if not meant and not name.endswith(OF_LOADER):
                 reads[name] = max(times, reads.get(name, 0))
     each = [
-        f"{name}{_TELLS.get(name, '')} {times} times"
-        for name, times in reads.items()
-        if OUTSIDE not in name
+        f"{_TELLS.get(name, name)} {n} times" for name, n in reads.items() if OUTSIDE not in name
     ]
     named = ", ".join([*each, *["a timer is set, or a limit of time"] * timers])
     looks = {name.removesuffix(OUTSIDE): n for name, n in reads.items() if OUTSIDE in name}
