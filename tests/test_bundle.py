@@ -386,7 +386,7 @@ def test_a_program_is_taken_from_the_bundle(
     there = tmp_path / "sources/workloads/loop.c"
     there.parent.mkdir(parents=True)
     there.write_text("int main(void) { return 0; }\n")
-    with pytest.raises(SpecError, match=r"read sources/workloads/loop\.c .* give --build"):
+    with pytest.raises(SpecError, match=r"read sources/workloads/loop\.c .* add --build"):
         again(record, tmp_path, build=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr("kdelta.source.make.check_confinement", lambda: None)
@@ -485,7 +485,7 @@ def test_equal_counts_are_one_finding() -> None:
     assert found.equal
     assert len(found.counts) == 3 * 2
     assert [pair.merged.verdict for pair in found.pairs] == ["REGRESSION", "REGRESSION"]
-    assert "6 of 6 counts are equal to the instruction on all 2 machines." in told(found)
+    assert told(found).startswith("6 of 6 counts are equal to the instruction on all 2 machines. ")
     assert not found.reasons
 
 

@@ -280,6 +280,8 @@ def test_a_window_that_is_alone_holds_what_is_done_the_first_time(n: int) -> Non
 
 def test_what_moves_a_count_is_tried_alone_where_seeds_disagree() -> None:
     assert sources(own_run({}, 3)) == ()
+    decided = {(1, 0): 5000, (1, 1): 5000, (1, 2): 5300}
+    assert sources(own_run(decided, 3)) == ()  # whatever moves it, it is a step
     record = own_run({(1, 2): 1300}, 3)
     planned = sources(record)
     assert {one.arm for one in planned} == {1}  # the other agrees with itself
@@ -384,12 +386,19 @@ def test_memory_that_is_not_base_pages_is_said() -> None:
 def test_huge_pages_that_come_and_go_in_windows_are_said(new: str) -> None:
     def told(one: TrialRecord) -> dict[str, object]:
         value = new if one.arm else "8"
-        fact = StateField(when="during", name="undone_thp_fault_alloc", value=value, want="free")
-        return {"state": (fact,)}
+        facts = (("undone_thp_fault_alloc", value), ("program_other_folders", "1"))
+        state = [StateField(when="during", name=name, value=n, want="free") for name, n in facts]
+        return {"state": tuple(state)}
 
     arms = counted(with_results(own_run({}, 3), told), "/x/loop.c", "main")
-    said = "huge pages were faulted in, over all windows: 8"
-    assert said in CountMethod().warnings(arms, [])
+    total = arms[0].total
+    assert total
+    assert total.huge == 2
+    folders = "arguments name folders of your machine, and the guest has its own: 1 not taken by"
+    assert f"{folders} --file" in CountMethod().warnings(arms, [])
+    record = with_results(own_run({}, 3), told)
+    answer = plain(show(report(record))).partition("\n\n")[0]
+    assert "\nIts memory came in huge pages (2 a window): for base pages add" in answer
     found = compare_arms(CountMethod(), *arms)
     apart = "counters of the kernel differ: thp_fault_alloc (8 against 0)"
     assert (found.verdict is Verdict.INVALID) is (new == "0")

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import shlex
 import subprocess
@@ -186,12 +187,19 @@ def test_errors_become_one_sentence_and_a_code(
     sentence: str,
     fails: Callable[[BaseException], None],
     capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     fails(error)
     assert exit_code(["doctor"]) == code
     shown = capsys.readouterr()
     assert shown.err.lstrip("\n") == f"kdelta: {sentence}\n"
     assert not shown.out
+    monkeypatch.setenv("COLUMNS", "50")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert exit_code(["doctor"]) == code
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert max(map(len, lines)) <= 50
+    assert " ".join(map(str.strip, lines)) == f"kdelta: {sentence}"
 
 
 def test_bug_is_one_sentence_and_a_traceback_only_on_request(
@@ -219,6 +227,14 @@ def test_verbose_logs_the_commands_that_are_run(tmp_path: Path) -> None:
     (tmp_path / "ccache").symlink_to("/bin/true")
     assert "\n$ ccache --version\n" in kdelta("--verbose", "doctor", PATH=str(tmp_path)).stderr
     assert "$ ccache" not in kdelta("doctor", PATH=str(tmp_path)).stderr
+
+
+def test_a_warning_is_wrapped_and_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    notes = cli_main._Notes()
+    for text in ("7.2 " * 30, "7.2 " * 30, "7.1"):
+        notes.emit(logging.LogRecord("kdelta", logging.WARNING, "", 0, text, (), None))
+    lines = capsys.readouterr().err.splitlines()
+    assert (len(lines), max(map(len, lines)) <= 80) == (3, True)
 
 
 @pytest.mark.parametrize(

@@ -358,7 +358,7 @@ def test_the_most_frequent_trial_wins_and_disagreement_is_told() -> None:
     assert (total.per_operation, total.agree, total.trials) == (600, 3, 4)
     assert total.trials_range == round(0.02 * PAGES)
     assert found.rungs[1].phases[0].trial == 3  # the first trial with that value
-    assert any("trials disagree" in w and "6.17.1 3/4" in w for w in found.warnings)
+    assert any("trials disagree" in w and "6.17.1 3 of 4" in w for w in found.warnings)
     assert verdicts(found) == [None, Verdict.REGRESSION]
 
 

@@ -650,6 +650,16 @@ def test_what_known_names_leave_open_is_asked_for(
     assert "write a mapping, see docs/imports.md" in caught.value.sentence()
 
 
+def test_a_proposed_mapping_is_whole_and_ignores_no_figures(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "kernel,time,note\n6.16,1,a\n6.17,2,b\n")
+    with pytest.raises(SpecError, match="what time, note are") as caught:
+        imported(path)
+    toml = "\n".join(caught.value.lines)
+    for key, value in (("replicate", "boot"), ("unit", "s"), ("better", "less")):
+        toml = toml.replace(f'{key} = ""', f'{key} = "{value}"')
+    assert only(with_mapping(path, toml)).metric.name == "time"
+
+
 def test_arms_that_are_no_versions_are_asked_for_their_order(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", KNOWN.replace("6.16", "base").replace("6.17", "fix"))
     with pytest.raises(SpecError, match="the order of the arms is blank"):

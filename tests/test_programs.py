@@ -46,6 +46,9 @@ def test_a_program_comes_with_its_loader_its_library_and_the_files_named(tmp_pat
     digest = process.run(["sha256sum", str(_TRUE)], timeout=10).stdout.split()[0]
     assert f"//   {digest}  {_TRUE}\n" in text
     assert '#define KD_ARGUMENTS "true", "an argument"\n' in text
+    folder = str(tmp_path / "more")
+    for named, others in (((), 1), ((f"{folder}/input",), 0), ((str(tmp_path),), 0)):
+        assert f"#define KD_OTHERS {others}\n" in taken("true", folder, "x" * 300, named=named)[0]
 
 
 def test_a_program_does_not_tell_where_it_was_started(
@@ -136,9 +139,10 @@ def test_files_are_a_programs_alone_and_a_program_has_a_name(
 def test_too_many_files_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SpecError, match="the folder has no file"):
         programs.taken(["true"], [str(tmp_path)], _HERE)
-    monkeypatch.setattr(programs, "_MOST_BYTES", 0)
-    with pytest.raises(SpecError, match="more than 0 bytes"):
-        programs.taken(["true"], [], _HERE)
+    monkeypatch.setattr(programs, "_MOST_BYTES", 3 << 20)
+    (tmp_path / "large").write_bytes(bytes(4 << 20))
+    with pytest.raises(SpecError, match=f"true {tmp_path}: .* have [5-9] MiB, and a guest takes"):
+        programs.taken(["true"], [str(tmp_path)], _HERE)
 
 
 @pytest.mark.program

@@ -44,9 +44,9 @@ MAX_FUNCTION = 60
 # What the whole house may be, so that a stranger reads it in an afternoon.  They are to go down; up
 # they went for patches put into released kernels, for lines that CPUs share and headers that
 # thousands of objects include, and for readers that refuse what strangers name.
-SOURCE_LINES = 55_670
+SOURCE_LINES = 55_880
 SOURCE_MODULES = 181
-TEST_LINES = 41_180
+TEST_LINES = 41_335
 DOCUMENT_WORDS = 32_170
 MOST_BRANCHES = 4  # on the instrument
 

@@ -87,4 +87,11 @@ def test_functions_are_namesakes_by_words_and_calls_where_only_one_fits() -> Non
     assert namesakes({"mod_state": 8, "mod_x_state": 8}, {"__mod_state": 8}) == {
         "__mod_state": "mod_state"  # the very words come first
     }
+    assert namesakes(
+        {"__alloc_pages_noprof": 9, "alloc_pages_mpol_noprof": 9},
+        {"__alloc_frozen_pages_noprof": 9, "alloc_pages_mpol": 9},
+    ) == {  # then those that have most of them
+        "__alloc_frozen_pages_noprof": "__alloc_pages_noprof",
+        "alloc_pages_mpol": "alloc_pages_mpol_noprof",
+    }
     assert namesakes({"mod_state": 0}, {"__mod_state": 0}) == {}

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from click.testing import CliRunner
 from msgspec.structs import replace
@@ -31,8 +33,8 @@ def two_scenarios(other: TrialResult | None) -> RunRecord:
     return replace(one, trials=(*one.trials, *trials))
 
 
-def text(found: Survey) -> str:
-    return page.plain(show.show_survey(found))
+def text(found: Survey, *, details: bool = True) -> str:
+    return page.plain(show.show_survey(found, details=details))
 
 
 def test_steps_are_named_with_pair_and_functions() -> None:
@@ -76,6 +78,9 @@ def longer_touch(times: int) -> TrialResult:
 
 def test_a_phase_that_the_sum_hides_is_a_step_of_its_own() -> None:
     found = surveyed(two_scenarios(longer_touch(2)), step_percent=30)
+    rows = [dataclasses.replace(row, inexact=True, layouts=31) for row in found.rows]
+    marked = text(dataclasses.replace(found, rows=tuple(rows)), details=False)
+    assert "~: a median, the counts hardly repeat; #: the mean over 31 layouts" in marked
     flat = next(row for row in found.rows if row.reference.endswith(":flat"))
     assert flat.cells[-1].ratio is not None
     assert abs(flat.cells[-1].ratio - 1) < 0.3
@@ -177,6 +182,8 @@ def test_there_are_enough_scenarios_and_a_pattern_chooses() -> None:
     )
     assert "unmap:munmap\n" in listed
     assert "fault:" not in listed
+    words = ["--list", "--only", "fault_fork:*", "--kernels", "6.12,6.17"]
+    assert "by kdelta run: fault_fork:fork_touch_thp" in CliRunner().invoke(command, words).stderr
     refused = CliRunner().invoke(command, ["--list", "--only", "nothing:*", "--kernels", "6.12"])
     assert isinstance(refused.exception, SpecError)
 

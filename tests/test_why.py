@@ -78,6 +78,7 @@ def test_a_larger_change_that_is_undecided_comes_before_the_step() -> None:
     assert "Decided steps: 6.17.13 x1.050. Why: up by 110 %, threshold 1 %; but the" in text
     assert "Undecided in 6.16.12: mprotect() of resident" in text
     assert "to 400.0 on 6.16.12: 2.00 times the instructions, which is undecided. By" in text
+    assert text.count("may be theirs") == text.count("To decide, build both alike: `kdelta") == 1
     assert text.index("UBSAN_BOUNDS") < text.index("The largest decided increase is in 6.17.13")
 
 
@@ -113,6 +114,7 @@ def test_a_word_means_a_scenario(word: str, means: str) -> None:
     ("word", "told"),
     [
         ("mincore", "names 6 scenarios; name one, such as mincore:"),
+        ("pipe", "names 15 scenarios; name one, such as control:pipe"),
         ("munmapp", "did you mean munmap?"),
         ("page faults", "names 46 scenarios; name one, such as demand_fault:"),
         ("nowhere", "names no scenario"),

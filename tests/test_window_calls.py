@@ -336,6 +336,10 @@ def test_a_clock_in_a_window_is_undecided(ratio: float) -> None:
     assert found.verdict is Verdict.UNDECIDED
     assert "may decide how long a window is (rdtsc 9 times)" in found.reasons[0]
     assert "KD_OPS(n)" in found.reasons[0]
+    ran = {"clock": {"sysinfo": 2}, "syscalls": {"execve": 1}}
+    why = " ".join(judged(trial(ran), trial(ran, ratio=ratio)).reasons)
+    assert "(sysinfo, which tells the uptime, 2 times)" in why
+    assert "KD_OPS" not in why
     started = trial({"clock": {"rdtsc of the loader": 9}}, ratio=ratio)
     assert "clock" not in " ".join(judged(trial(), started).reasons)
     beside = {"clock": {"rdtsc outside the windows": 1}}

@@ -8,6 +8,7 @@ exits with `exit_code`.  Nothing below `cli` prints an error or exits.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 
 class KdeltaError(Exception):
@@ -16,15 +17,19 @@ class KdeltaError(Exception):
     cause:  what happened, lower case, no full stop ("unknown kernel 6.99")
     place:  where: a file and key, a trial, a console log ("study.toml: kernels[2]")
     action: what to do next ("list what exists with: kdelta kernels list")
+    lines:  what can be pasted, below the sentence
     """
 
     exit_code = 3
 
-    def __init__(self, cause: str, *, place: str = "", action: str = "") -> None:
+    def __init__(
+        self, cause: str, *, place: str = "", action: str = "", lines: Sequence[str] = ()
+    ) -> None:
         super().__init__(cause)
         self.cause = cause
         self.place = place
         self.action = action
+        self.lines = lines
 
     def sentence(self) -> str:
         """The whole error as one sentence: place, cause, next action."""

@@ -27,7 +27,6 @@ from kdelta.printable import printable
 
 _MOST_BYTES = 64 << 20  # of all files; a guest holds them twice
 _MOST_FILES = 10_000  # below a folder
-_FEWER = "name plain files of at most 64 MiB together"
 _LDCONFIG, _CACHE = "/sbin/ldconfig", "/etc/ld.so.cache"
 _LISTED = re.compile(r"\s(\S+) \(([^)]*)\) => (/\S+)")  # a library, by ldconfig -p
 _ASKED = "// kdelta run -- "
@@ -55,16 +54,23 @@ def taken(argv: Sequence[str], named: Sequence[str], architecture: Arch) -> str:
         if not within:
             raise SpecError("the folder has no file", place=str(place), action="put one into it")
         files |= {str(each): each for each in sorted(within) if each == place or each.is_file()}
+    size = sum(each.stat().st_size for each in files.values() if each.is_file())
+    if size > _MOST_BYTES:
+        cause = f"the program and its files have {size >> 20} MiB, and a guest takes 64 MiB"
+        raise SpecError(cause, place=" ".join([str(program), *named]), action="name fewer files")
+    folders = [_absolute(word) for word in argv[1:] if os.path.isdir(word)]  # noqa: PTH112
+    others = sum(
+        not any(own.is_relative_to(one) or one.is_relative_to(own) for own in map(_absolute, named))
+        for one in folders
+    )
     start = _start([word for word in argv if word not in files], program, loaded)
     argv = [_in_guest(word, start) if word in files else word for word in argv]
     files = {_in_guest(name, start): file for name, file in files.items()}
-    held: dict[str, bytes] = {}
-    left = _MOST_BYTES
-    for name, file in sorted(files.items()):
-        held[name] = given(file, left, _FEWER)
-        left -= len(held[name])
+    held = {name: given(file, _MOST_BYTES) for name, file in sorted(files.items())}
     packed = newc((name, files[name].stat().st_mode, content) for name, content in held.items())
-    text = _text(argv, start, _in_guest(str(program), start), held, cache.digest(packed))
+    inside = _in_guest(str(program), start)
+    text = _text(argv, start, inside, held, cache.digest(packed))
+    text += f'#define KD_OTHERS {others}\n#include "program.h"\n'
     name = re.sub(r"[^A-Za-z0-9_-]", "_", program.name)[:64]
 
     def make(folder: Path) -> None:
@@ -102,7 +108,7 @@ def _in_guest(name: str, start: str) -> str:
 def _text(
     argv: Sequence[str], start: str, program: str, held: Mapping[str, bytes], digest: str
 ) -> str:
-    """The C file: what runs, and of all files the SHA-256.  digest: of all that is unpacked."""
+    """How the C file begins: what runs, the SHA-256 of each file.  digest: of all together."""
     listed = "".join(
         f"//   {hashlib.sha256(content).hexdigest()}  {printable(name, 300)}\n"
         for name, content in held.items()
@@ -116,7 +122,6 @@ def _text(
         f"#define KD_FOLDER {_quoted(start)}\n"
         f"#define KD_PROGRAM {_quoted(program)}\n"
         f"#define KD_ARGUMENTS {', '.join(map(_quoted, argv))}\n"
-        '#include "program.h"\n'
     )
 
 
@@ -134,7 +139,7 @@ def _absolute(path: str | Path) -> Path:
 
 def _checked(program: Path, architecture: Arch) -> elf.Linked:
     """What a program is linked with.  Raises SpecError for one that the guest cannot execute."""
-    place, begin = str(program), given(program, _MOST_BYTES, _FEWER)[:200]
+    place, begin = str(program), given(program, _MOST_BYTES, "name a program")[:200]
     if not os.access(program, os.X_OK):
         raise SpecError("it is not executable", place=place, action=f"chmod +x {place}")
     if begin.startswith(b"#!"):

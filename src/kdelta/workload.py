@@ -317,8 +317,8 @@ def loadable(wanted: Iterable[str]) -> dict[str, Workload]:
 
 
 def fitting(word: str) -> list[str]:
-    """The shipped scenarios of a robot's test, else of this name, this workload, with this word in
-    their names, else with each of these words there or in what is said of them.
+    """The shipped scenarios of a robot's test, else the one of this name, this workload, those of
+    this name or with this word in it, else with each of these words there or in what is said.
 
     "mmap1" is will-it-scale's; "munmap", "unmap.munmap" and "munmap:munmap" mean unmap:munmap.
     """
@@ -332,11 +332,12 @@ def fitting(word: str) -> list[str]:
         own = _WORDS.findall(text.lower())
         return bool(words) and all(any(o.startswith(each) for o in own) for each in words)
 
+    named = [one for one in said if one.endswith(f":{last}")]
     ways = (
         [one.reference for one in every if suite & {*one.robots}],
-        [one for one in said if one.endswith(f":{last}")],
+        named if len(named) == 1 else [],
         [one for one in said if one.startswith(f"{last}:")],
-        [one for one in said if len(words) == 1 and has(one)],
+        [*dict.fromkeys([*named, *(one for one in said if len(words) == 1 and has(one))])],
         [one for one, text in said.items() if has(text)],
     )
     return next(filter(None, ways), [])

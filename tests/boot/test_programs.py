@@ -80,6 +80,9 @@ def test_a_program_is_counted_with_its_libraries_by_system_call(
     assert first.split() == ["call", "calls", "6.16.12", "6.17.13", "delta"]
     assert call.split()[0] == "mprotect"
     assert float(call.split()[-1].replace(",", "")) > 100_000
+    rows = [line.rsplit(maxsplit=4) for line in table.partition("\n\n")[0].splitlines()[2:]]
+    *deltas, whole = (int(row[-1].replace(",", "")) for row in rows)
+    assert (rows[-1][0], whole) == ("[in all]", sum(deltas))
     explained = CliRunner().invoke(cli, ["explain", "latest", "6.16", "6.17"]).output
     assert "prot_commit_flush_ptes" in explained
     packed = CliRunner().invoke(cli, ["bundle", "make", "latest", "-o", "b.tar"])

@@ -505,18 +505,19 @@ def name_words(name: str) -> frozenset[str]:
 
 def akin(one: str, other: str) -> bool:
     """Two names are of mostly the same words."""
-    return _alike(name_words(one), name_words(other))
+    return _alike(name_words(one), name_words(other)) >= ALIKE
 
 
-def _alike(one: AbstractSet[str], other: AbstractSet[str]) -> bool:
-    return len(one & other) >= ALIKE * len(one | other)
+def _alike(one: AbstractSet[str], other: AbstractSet[str]) -> float:
+    """The share of the elements of either that are those of both."""
+    return len(one & other) / len(one | other) if one or other else 1.0
 
 
 def namesakes(old: Mapping[str, int], new: Mapping[str, int]) -> dict[str, str]:
     """Which function of the new kernel alone is which of the old one alone, by name: new -> old.
 
     old, new: name -> calls.  Names are akin and both are called about as often; where more than one
-    fits, on either side, the one of the very same words does, or else none.
+    fits, on either side, the one with most of its words does, or else none.
     """
     words = {name: name_words(name) for name in (*old, *new)}
     akin = AlikeSets({name: words[name] for name in old})
@@ -524,13 +525,15 @@ def namesakes(old: Mapping[str, int], new: Mapping[str, int]) -> dict[str, str]:
         name: {other for other in akin.of(words[name]) if calls > 0 and near(calls, old[other])}
         for name, calls in new.items()
     }
+    every = {
+        (name, other): _alike(words[name], words[other]) for name in fits for other in fits[name]
+    }
     found: dict[str, str] = {}
-    for same in (True, False):
+    for least in sorted({*every.values()}, reverse=True):
         pairs = [
             (name, other)
-            for name in sorted(fits.keys() - found.keys())
-            for other in sorted(fits[name] - set(found.values()))
-            if not same or words[name] == words[other]
+            for (name, other), share in every.items()
+            if share >= least and name not in found and other not in found.values()
         ]
         often = Counter(name for pair in pairs for name in pair)
         found |= {name: other for name, other in pairs if often[name] == often[other] == 1}
@@ -576,7 +579,7 @@ class AlikeSets:
         ranked = sorted(one or ("",), key=lambda each: (len(self._places.get(each, ())), each))
         for element in ranked[: len(one) - ceil(ALIKE * len(one)) + 1]:
             for name in self._places.get(element, ()):
-                if _alike(one, self._sets[name]):
+                if _alike(one, self._sets[name]) >= ALIKE:
                     yield name
 
 

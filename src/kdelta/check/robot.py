@@ -194,7 +194,8 @@ def _check_row(row: re.Match[str], place: str) -> None:
     """Raises SpecError where its change is none of its two values, as far as digits tell."""
     old, told, new = (float(row[side]) for side in _SIDES)
     old_unit, told_unit, new_unit = (_unit(row[side]) for side in _SIDES)
-    least = 100 * (new - new_unit) / (old + old_unit) - 100
+    whole = old + old_unit > 0
+    least = 100 * (new - new_unit) / (old + old_unit) - 100 if whole else -math.inf
     most = 100 * (new + new_unit) / (old - old_unit) - 100 if old > old_unit else math.inf
     if min(old, new) < 0 or math.inf in (old, new):
         wrong = f"has values that nothing counts: {old:g} and {new:g}"

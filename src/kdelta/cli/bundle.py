@@ -206,7 +206,7 @@ def _verified(folder: Path, unknown: list[str]) -> Iterator[Verified]:
         done = f"{plural(len(record.trials), 'trial')}, each made again of what it kept"
         yield "results", done, (*lost, *again.results())
         files = (*again.programs(), *_told(folder, record))
-    yield "programs", "and what is said of them, by the sources and the run", files
+    yield "programs", "as the sources and the run describe them", files
     yield verified_files(folder / packing.RUN, record)
     unknown += again.unknown
 

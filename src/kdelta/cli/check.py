@@ -38,6 +38,7 @@ from kdelta.journal import files
 from kdelta.journal.run import RUNS, is_finished
 from kdelta.kernels import reference
 from kdelta.kernels.kernel import Kernel
+from kdelta.printable import quoted
 from kdelta.rendering import check as view
 from kdelta.rendering import commit as commit_page
 from kdelta.rendering.formats import json_fields
@@ -231,8 +232,11 @@ def _kept(runs: Path) -> Iterator[tuple[Path, str]]:
     """The check's folder and command; says how an interrupted check goes on."""
     folder: Path | None = click.get_current_context().obj
     if folder is None:
+        words = [str(Path.cwd()), *sys.argv[1:]]
+        if odd := [word for word in words if word.encode(errors="replace").decode() != word]:
+            raise SpecError("it is no UTF-8", place=quoted(odd[0]), action="rename it")
         folder = files.new_folder(runs, "check", datetime.now(UTC))
-        files.write(folder / _ASKED, [str(Path.cwd()), *sys.argv[1:]])
+        files.write(folder / _ASKED, words)
     try:
         yield folder, shlex.join(["kdelta", *map(_elsewhere, _asked(folder)[1:])])
     except (KeyboardInterrupt, InfraError):

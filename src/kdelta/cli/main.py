@@ -211,12 +211,27 @@ def cli(*, verbose: bool) -> None:
         _ = kind.limit_bytes  # a bad setting ends a command before it measures anything
 
 
+class _Notes(logging.Handler):
+    """Warnings, in lines as wide as a page; one that comes again at once is said once."""
+
+    _last = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        from kdelta.cli.printing import say
+
+        text = record.getMessage()
+        if text != self._last:
+            say(text, err=True)
+        self._last = text
+
+
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with a documented code; whatever fails is one sentence."""
     # Read by numpy when it is imported.  Of matrices as small as ours more threads spin, beside
     # what is timed, and are no quicker.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     sys.unraisablehook = _interrupted_again
+    logging.lastResort = _Notes(logging.WARNING)
     for name in ("COLUMNS", "LINES"):
         if len(os.environ.get(name, "")) > 9:  # int() refuses thousands of digits, in rich, too
             del os.environ[name]
@@ -226,7 +241,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         code = _invoke(list(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()
     except KdeltaError as error:
-        code = _fail(error.sentence(), error.exit_code)
+        code = _fail(error.sentence(), error.exit_code, error.lines)
     except MemoryError:
         code = _fail(f"memory ran out; {_MACHINE_ACTIONS[errno.ENOMEM]}", _EXIT_MACHINE)
     except (KeyboardInterrupt, click.Abort):
@@ -360,8 +375,15 @@ def _bug(error: Exception) -> int:
     return _fail(f"this is a bug: {type(error).__name__}: {error}; {advice}", EXIT_BUG)
 
 
-def _fail(sentence: str, code: int) -> int:
-    one_line = " ".join(printable(sentence).split()).rstrip(".")
+def _fail(sentence: str, code: int, lines: Sequence[str] = ()) -> int:
+    """One line, but on a terminal, which would break it within words; then what can be pasted."""
+    told = f"kdelta: {' '.join(printable(sentence).split()).rstrip('.')}."
     with contextlib.suppress(OSError):  # the exit code is said anyway
-        click.echo(f"kdelta: {one_line}.", err=True)
+        if sys.stderr.isatty():
+            from kdelta.cli.printing import say
+
+            say(told, err=True)
+        else:
+            click.echo(told, err=True)
+        click.echo("".join(f"{printable(line)}\n" for line in lines), nl=False, err=True)
     return code

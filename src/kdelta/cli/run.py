@@ -39,7 +39,7 @@ from kdelta.kernels import debian, reference
 from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings, with_needs
 from kdelta.metric import plural
-from kdelta.printable import known, meant, printable
+from kdelta.printable import few, known, meant, printable
 from kdelta.rendering import bundle
 from kdelta.run import arms, exact
 from kdelta.run.runner import Runner, Trials
@@ -210,8 +210,6 @@ def _with_program(what: tuple[str, ...], files: Sequence[str], name: str | None)
         return what
     at = what.index("--")
     own = arch.of(name or MachineSettings().arch)
-    for word in (each for each in what[at + 2 :] if Path(each).is_dir() and each not in files):
-        say(f"the guest has no folder {word} of this machine; --file takes its files", err=True)
     return (*what[:at], programs.taken(what[at + 1 :], files, own))
 
 
@@ -279,6 +277,8 @@ def survey(
     own = arch, MachineSettings().flavour
     series = debian.every_series(_offers(*own)) if not kernels else ()
     references = every_kernel(options.words(kernels), *own) if kernels else [*series]
+    if left := [one for one in every_scenario(only) if one not in names]:
+        say(f"not in the survey, and counted by kdelta run: {few(left, 12)}", err=True)
     if list_only:
         click.echo("".join(f"{name}\n" for name in names), nl=False)
         click.echo(f"over {', '.join(references)}")
@@ -512,8 +512,8 @@ def qemu_of(record: RunRecord) -> str:
 
 
 _VARIED = (
-    "seeds disagree for a C file of yours; each is tried again in ticks, free memory, random"
-    " numbers and addresses alone, to see which moves the counts"
+    "seeds disagree, and leave a verdict open: each is tried again with other ticks, free memory,"
+    " random numbers, addresses or boot alone, and the verdict says which of them moves the count"
 )
 
 
@@ -565,7 +565,8 @@ def _measured(
                 runner.run_rounds(lambda: enough_valid(journal.record()))
             else:
                 runner.run(at_once)
-                if more := plan.sources(journal.record()):
+                step_percent = journal.study.thresholds.step_percent
+                if more := plan.sources(journal.record(), step_percent):
                     say(_VARIED, err=True)
                     journal.extend(more)
                     Runner(journal, placed, report).run(at_once)

@@ -8,8 +8,10 @@ columns are all in a fixed list of names, which leaves nothing blank, needs none
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import json
+import math
 import re
 import tomllib
 from collections.abc import Iterator
@@ -351,7 +353,10 @@ def _line_of(key: str, text: str, name: str) -> str:
 
 
 def of_known_names(source: SourceFile) -> str:
-    """The text of a mapping for a table by NAMES; what they do not settle is blank in it ("")."""
+    """The text of a mapping for a table by NAMES; what they do not settle is blank in it ("").
+
+    Where they name no figures, every other column of numbers is a metric without unit.
+    """
     keys: dict[str, list[str]] = {}
     metrics = []
     for column in source.columns:
@@ -362,13 +367,23 @@ def of_known_names(source: SourceFile) -> str:
             metrics.append(f"{column} = {{ {shown} }}")
         elif known:
             keys.setdefault(known, []).append(column)
+    told = metrics or keys.keys() & {"value", "values", "mean", "median"}
+    figures = [] if told else list(_figures(source))
+    left = [column for column in source.columns if column not in (*NAMES, *figures)]
+    if figures and "metric" in keys:
+        keys["value"] = figures
+    else:
+        blank = 'unit = "", better = ""'
+        metrics += [f"{_key(one)} = {{ value = {toml_text(one)}, {blank} }}" for one in figures]
     summary = not metrics and keys.keys() & {"mean", "median"} and "value" not in keys
     replicate = next((key for key in ("boot", "round") if key in keys), "none" if summary else "")
-    lines = [f'replicate = "{replicate}"']
+    ignored = [f"ignore = [{', '.join(map(toml_text, left))}]"] * bool(left)
+    lines = [f'replicate = "{replicate}"', *ignored]
     if "metric" in keys:
         lines += ['better = ""'] if "unit" in keys else ['unit = ""', 'better = ""']
-    places = [source.columns.index(column) for column in keys.get("arm", [])[:1]]
-    arms = list(dict.fromkeys(line.cells[at] for line in source.lines for at in places))
+    arms = list(
+        dict.fromkeys(cell for one in keys.get("arm", [])[:1] for cell in source.cells(one))
+    )
     if len(arms) > 1 and "role" not in keys and in_order(arms) is None:
         lines.append('order = [""]')
     lines += ["[columns]", *_columns(keys)]
@@ -379,6 +394,14 @@ def of_known_names(source: SourceFile) -> str:
     for column in keys.get("success", ()):
         lines += ["[success]", f'{column} = ""']
     return "\n".join(lines) + "\n"
+
+
+def _figures(source: SourceFile) -> Iterator[str]:
+    """The columns that NAMES does not have and whose cells are all numbers, or empty."""
+    for column in (each for each in source.columns if each not in NAMES):
+        with contextlib.suppress(ValueError):
+            if all(math.isfinite(float(cell)) for cell in source.cells(column) if cell):
+                yield column
 
 
 def _columns(keys: dict[str, list[str]]) -> Iterator[str]:

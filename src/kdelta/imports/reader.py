@@ -161,21 +161,17 @@ def _table(file: _File, mapping: mappings.Mapping | None, progress: Progress | N
     if mapping is None:
         text = mappings.of_known_names(shown)
         write = f"write a mapping, {mappings.DOCS}, and give it as --mapping"
-        lines = [line for line in text.splitlines() if line and not line.startswith("#")]
-        unknown = [name for name in shown.columns if name not in mappings.NAMES]
-        if unknown:
-            named = [printable(name, 60) for name in unknown[:20]]
-            cause = (
-                f"no mapping says what {', '.join(named)} {'is' if len(unknown) == 1 else 'are'}"
-            )
-            known = "; ".join([f"ignore = [{', '.join(map(quoted, named))}]", *lines])
-            action = f"{write}. Where these say nothing of the values, its lines are: {known}"
-            raise SpecError(cause, place=source.name, action=action)
+        lines = text.splitlines()
+        if unknown := [name for name in shown.columns if name not in mappings.NAMES]:
+            named = ", ".join(printable(name, 60) for name in unknown[:20])
+            cause = f"no mapping says what {named} {'is' if len(unknown) == 1 else 'are'}"
+            action = f'{write}; begin with these lines, correct them, and fill in each ""'
+            raise SpecError(cause, place=source.name, action=action, lines=lines)
         try:
             mapping = mappings.parse(text, source.name)
         except SpecError as error:
             action = f"{write}; {error.action}"
-            raise SpecError(error.cause, place=source.name, action=action) from error
+            raise SpecError(error.cause, place=source.name, action=action, lines=lines) from error
         how = f"{source.name}: read by the names of its columns, as this mapping:"
         how += f" {'; '.join(lines)}"
     return replace(file, source=shown, kind=ImportFormat.TABLE, mapping=mapping, how=how)

@@ -53,6 +53,11 @@ class SourceFile:
     lines: tuple[Line, ...] = ()
     text: str = ""
 
+    def cells(self, column: str) -> list[str]:
+        """Those of one column of a table."""
+        at = self.columns.index(column)
+        return [line.cells[at] for line in self.lines]
+
 
 class ImportReading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One value that somebody measured, or that is missing with a reason.

@@ -266,6 +266,10 @@ def _weighed_by_parts(
     return replace(found, within=within, reasons=(reason,))
 
 
+# Calls that tell a time and are not named by it.
+_TELLS = {"sysinfo": "sysinfo, which tells the uptime,"}
+
+
 def clocks(old: Arm, new: Arm, phase: str, *, timers: bool) -> Iterator[str]:
     """What may be decided by clocks that the windows of either arm read in a phase, or in any.
 
@@ -284,14 +288,18 @@ def clocks(old: Arm, new: Arm, phase: str, *, timers: bool) -> Iterator[str]:
             meant = name.removesuffix(OUTSIDE) in own.by_design
             if not meant and not name.endswith(OF_LOADER):
                 reads[name] = max(times, reads.get(name, 0))
-    each = [f"{name} {times} times" for name, times in reads.items() if OUTSIDE not in name]
+    each = [
+        f"{_TELLS.get(name, name)} {n} times" for name, n in reads.items() if OUTSIDE not in name
+    ]
     named = ", ".join([*each, *["a timer is set, or a limit of time"] * timers])
     looks = {name.removesuffix(OUTSIDE): n for name, n in reads.items() if OUTSIDE in name}
     once = {*looks.values()} == {1} and not timers and _executed_alike(old, new)
     if named:
+        taken = any("execve" in (own.syscalls or {}) for own in phases)  # what calls no KD_OPS()
+        instead = "" if taken else "; count operations instead: a fixed number, told by KD_OPS(n)"
         yield (
-            f"a clock may decide how long a window is ({named}), and time is not what is counted;"
-            " count operations instead: a fixed number of them, told by KD_OPS(n)"
+            f"a clock may decide how long a window is ({named}), and time is not what is"
+            f" counted{instead}"
         )
     if looks and not once:
         yield (

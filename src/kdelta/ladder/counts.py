@@ -104,6 +104,7 @@ class Measure(CountReading):
     takes_memory: bool = False  # or gives it back: then what the boot left free has a part in it
     spent: dict[str, int] = field(default_factory=dict)  # see PhaseCounts
     syscalls: dict[str, int] = field(default_factory=dict)  # of a phase
+    huge: float = 0.0  # pages that a window faulted in, of memory that nobody described
 
     @property
     def reading(self) -> CountReading:
@@ -170,6 +171,7 @@ class CountMethod(Method[Measure]):
         phases = [_phase_measure(used, counts) for counts in by_phase]
         total = _total(phases, [_sum(trial) for trial in used])
         total = replace(total, seeds=_seeds(used, (trial.exact.phases for trial in used)))
+        total = replace(total, huge=_huge(used[0]))
         moved_by = _moved_by(used[0], varied)
         *phases, total = (replace(one, moved_by=moved_by) for one in (*phases, total))
         return tuple(phases), total
@@ -251,9 +253,9 @@ class CountMethod(Method[Measure]):
         apart = [(label, total) for label, total in totals if total.trials_range]
         if apart:
             worst = max(one.trials_range / one.value if one.value else 0 for _, one in apart)
-            agreed = ", ".join(f"{label} {total.agree}/{total.trials}" for label, total in apart)
+            agreed = ", ".join(f"{label} {total.agree} of {total.trials}" for label, total in apart)
             disagree = f"trials disagree, by at most {_percent(worst)}"
-            found.append(f"{disagree}; equal to the value: {agreed}")
+            found.append(f"{disagree}; trials that have the very count shown: {agreed}")
         found += _surprises(arms)
         single = [label for label, total in totals if total.trials == 1]
         if single and len(single) == len(totals):
@@ -522,13 +524,23 @@ def _surprises(arms: Sequence[CountEvidence]) -> list[str]:
             undone[name] = f"{name} {fact.value}"
         if not fact.binding and fact.value.isdecimal():
             seen[fact.name] = max(int(fact.value), seen[fact.name])
-    huge = undone.pop(_HUGE_FAULTS, "")
+    undone.pop(_HUGE_FAULTS, "")  # stands in the answer
     told = {"dropped, refused or put off": [*undone.values()]}
-    told["huge pages were faulted in, over all windows"] = [huge.partition(" ")[2]] * bool(huge)
     for whose, of in (("process", "the program"), ("children", "its children")):
         each = ((seen[f"{whose}_{name}"], words, least) for name, words, least in _SURPRISING)
         told[f"the memory of {of}"] = [f"{n:,} {words}" for n, words, least in each if n >= least]
+    if others := seen["program_other_folders"]:
+        told["arguments name folders of your machine, and the guest has its own"] = [
+            f"{others} not taken by --file"
+        ]
     return [f"{what}: {', '.join(each)}" for what, each in told.items() if each]
+
+
+def _huge(trial: TrialRecord) -> float:
+    """Huge pages that were faulted in, over a trial's windows, for each of the first phase."""
+    state = trial.result.state if trial.result else ()
+    found = [f.value for f in state if f.name == UNDONE + _HUGE_FAULTS and f.value.isdecimal()]
+    return sum(map(int, found[:1])) / len(trial.exact.phases[0].kernel)
 
 
 def _handled(counts: ExactData) -> float:

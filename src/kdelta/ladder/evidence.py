@@ -143,16 +143,17 @@ def _mend(old: KernelIdentity, new: KernelIdentity, scenario: str, *, apart: boo
     compiler, config = compiler_family(new.compiler), own if apart else ""
     whole = len({*references}) > 1  # of a series the archive has some source, of a release not
     sources = [_source(kernel, compiler, config, whole=whole) for kernel in (old, new)]
-    ways = {"Both built with one configuration" if apart else "Both built by one": sources}
+    ways = {"build both alike" if apart else "or build both by one": sources}
     if not apart:
-        ways = {"Packages of one compiler, where the archive has them": references, **ways}
+        ways = {"take packages of one compiler, where the archive has them": references, **ways}
     runs = [
         f"{what}: `{shlex.join(['kdelta', 'run', scenario, '--kernels', ','.join(names)])}`"
         for what, names in ways.items()
         if all(names) and len(set(names)) > 1
     ]
     what = "configuration" if apart else "compiler"
-    return "; ".join(runs) or f"Build both with one {what} and compare those"
+    told = "; ".join(runs).removeprefix("or ") or f"build both with one {what}, and compare those"
+    return f"To decide, {told}"
 
 
 def _series(kernel: KernelIdentity) -> str:

@@ -167,19 +167,20 @@ _FIELDS = ("verdict", "grade", "reasons", "ratio", "low", "high", "p", "alpha", 
 
 
 def _show_merged(found: Merged) -> list[Line]:
-    """The machines, what is equal on them, and the verdicts."""
-    lines = list(paragraph(found.title, Tone.BOLD))
+    """What is equal on the machines, the machines, and the verdicts."""
+    lines: list[Line] = []
+    if not found.timed:
+        equal, tone = sum(one.equal for one in found.counts), Tone.GOOD if found.equal else Tone.BAD
+        told = f"{equal} of {plural(len(found.counts), 'count')} are equal to the instruction"
+        lines += paragraph(f"{told} on all {len(found.machines)} machines.", tone)
+        lines += _listed([_unequal(row) for row in found.counts if not row.equal])
+    lines += paragraph(found.title, Tone.BOLD)
     names = shortened([one.name for one in found.machines], 32)
     runs = shortened([one.run_id for one in found.machines], 40)
     numbers = [str(at + 1) for at in range(len(names))]
     lines += table_of(("", "bundle", "run"), zip(numbers, names, runs, strict=True), right=("",))
     for at, one in enumerate(found.machines, start=1):
         lines += paragraph(f"{at}: {one.told or 'nothing is known of it'}", Tone.FAINT)
-    if not found.timed:
-        equal, tone = sum(one.equal for one in found.counts), Tone.GOOD if found.equal else Tone.BAD
-        told = f"{equal} of {plural(len(found.counts), 'count')} are equal to the instruction"
-        lines += [(), *paragraph(f"{told} on all {len(found.machines)} machines.", tone)]
-        lines += _listed([_unequal(row) for row in found.counts if not row.equal])
     for reason in found.reasons:
         lines += paragraph(f"differs: {reason}", Tone.WARN)
     if not found.equal and not found.reasons:

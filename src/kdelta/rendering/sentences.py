@@ -106,9 +106,10 @@ def _why(found: Explanation, calls: CallDifference | None, scale: Scale) -> str:
         return _why_by_calls(calls, scale)
     ranked = found.leading[:_NAMED]
     parts = [f"{called(row)} {scale.signed(row.delta)}" for row in ranked]
-    spread = "" if found.rising or found.falling else "spread, the largest parts are "
     rest = (found.delta or 0) - sum(row.delta for row in ranked)
+    spread = ""
     if parts and 2 * abs(rest) > abs(found.delta or 0):
+        spread = "spread, the largest parts are "
         parts.append(f"all others {scale.signed(rest)}")
     text = f"By function it is {spread}{', '.join(parts)}." if parts else ""
     # What is left of two changes that go two ways, as a share of the larger, which is first.  Code

@@ -224,16 +224,25 @@ _FIELDS: dict[Instrument, tuple[str, _Data, tuple[str, ...], _Rows]] = {
 
 
 def _calls(ladders: Sequence[Ladder[Measure]], *, details: bool) -> Iterator[Line]:
-    """Without details of the calls that changed; of one kernel of all."""
+    """Without details of the calls that changed, and all others as one; of one kernel of all."""
+
+    def row(call: str, calls: str, each: Sequence[int]) -> tuple[str, ...]:
+        delta = [f"{each[-1] - each[0]:+,}"] * (len(each) - 1)
+        return (call, calls, *(f"{n:,}" for n in each), *delta)
+
     for ladder in ladders:
         for arms, measures, spent in counts.by_call(ladder):
-            rows = []
+            rows, equal = [], []
             for call, each in spent:
                 often = dict.fromkeys(one.syscalls.get(call) for one in measures)
-                calls = " -> ".join(str(n or ABSENT) for n in often)
-                delta = [f"{each[-1] - each[0]:+,}"] * (len(each) - 1)
                 if details or len(each) < 2 or each[0] != each[1] or len(often) > 1:
-                    rows.append((call, calls, *(f"{n:,}" for n in each), *delta))
+                    rows.append(row(call, " -> ".join(str(n or ABSENT) for n in often), each))
+                else:
+                    equal.append(each)
+            if rows:
+                sums = {"[equal on both]": equal, "[in all]": [each for _, each in spent]}
+                added = {name: [*map(sum, zip(*of, strict=True))] for name, of in sums.items()}
+                rows += [row(name, ABSENT, each) for name, each in added.items() if each]
             told = f"instructions of one window of {measures[0].phase}, by system call:"
             heads = ("call", "calls", *shortened(arms, 24), *["delta"] * (len(arms) - 1))
             if rows:
@@ -359,6 +368,8 @@ def show_survey(found: Survey, *, details: bool = True) -> list[Line]:
     lines += [*_survey_lines(report), *_survey_steps(found), (), *_survey_table(found)]
     if details:
         lines += _survey_legend(found)
+    else:
+        lines += paragraph("; ".join(_survey_marks(found)), Tone.FAINT)
     lines += _survey_builds(found)
     if not details:
         return [*lines, *_where_more(report.run_id)]
@@ -427,6 +438,15 @@ def _survey_span(cells: Sequence[SurveyCell], at: int, step_percent: float) -> S
     return Span(told, Tone.BAD if percent > 0 else Tone.GOOD)
 
 
+def _survey_marks(found: Survey) -> Iterator[str]:
+    """What stands in front of the scenarios."""
+    if any(row.inexact for row in found.rows):
+        yield "~: a median, the counts hardly repeat"
+    if layouts := sorted({row.layouts for row in found.rows} - {1}):
+        several = " or ".join(map(str, layouts))
+        yield f"{_LAID_OUT}: the mean over {several} layouts of the kernel's trees and lists"
+
+
 def _survey_legend(found: Survey) -> Iterator[Line]:
     against = " or ".join(sorted({each.baseline for each in found.report.ladders} - {""}))
     before = against or "the kernel before"
@@ -436,11 +456,8 @@ def _survey_legend(found: Survey) -> Iterator[Line]:
         f"{_SAME}: at most {found.step_percent:g} %",
         "skip: not supported there",
         "invalid: page state or environment differ",
-        "~: a median, the counts hardly repeat",
+        *_survey_marks(found),
     ]
-    if layouts := sorted({row.layouts for row in found.rows} - {1}):
-        several = " or ".join(map(str, layouts))
-        told.append(f"{_LAID_OUT}: the mean over {several} layouts of the kernel's trees and lists")
     if any(row.phases for row in found.rows):
         told.append("below a scenario: its phases that changed where the sum over them did not")
     cells = [cell for row in found.rows for _, cells in _survey_rows(row) for cell in cells]

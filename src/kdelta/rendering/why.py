@@ -49,14 +49,15 @@ def lines(
     if ladder.failing:
         yield from paragraph(f"{ladder.failing}.", Tone.BAD)
     left = sorted(left_open(ladder), key=change, reverse=True)
-    ends = _ends(found, ladder)
+    ends, said = _ends(found, ladder)
     step = [" ".join(_step(found, found.headline, workloads, ends))] if found.headline else []
-    told = [_undecided(found, rung, opened, workloads) for rung in left]
+    told = [_undecided(found, rung, opened, workloads, said) for rung in left]
     if not (step or left or ends):
         told = [_no_step(found, ladder)]
     largest = [*step, *told] if _decided_first(found) else [*told, *step]
     first, *rest = [ends, *largest] if ends else largest
     yield from paragraph(first, Tone.BOLD)
+    yield from paragraph(counts.huge_pages(ladder))
     for text in rest:
         yield from ((), *paragraph(text))
     yield ()
@@ -95,11 +96,13 @@ def functions(found: Explanation) -> list[str]:
     return [name for name in dict.fromkeys(names) if name != USER]
 
 
-def _ends(found: Claim, ladder: Ladder[Any]) -> str:
-    """The kernels that were asked for against each other, "" where they stand beside each other."""
+def _ends(found: Claim, ladder: Ladder[Any]) -> tuple[str, str]:
+    """The kernels that were asked for against each other, "" where they stand beside each other,
+    and what of their builds forbids a verdict.
+    """
     counted = [(rung, rung.total) for rung in ladder.rungs if rung.total]
     if len(counted) < _SEVERAL or found.exact is None:
-        return ""
+        return "", ""
     (old, first), (new, last) = counted[0], counted[-1]
     judged = explain(found.exact, old.arm, new.arm, scenario=ladder.reference).comparison
     was, now = first.per_operation, last.per_operation
@@ -116,7 +119,7 @@ def _ends(found: Claim, ladder: Ladder[Any]) -> str:
     )
     decided = f"Decided steps: {', '.join(steps)}." if steps else ""
     open_ = f"Why: {'; '.join(judged.reasons)}." if judged.verdict in _OPEN else ""
-    return " ".join(filter(None, (head, decided, open_)))
+    return " ".join(filter(None, (head, decided, open_))), judged.crossing if open_ else ""
 
 
 def _step(
@@ -139,8 +142,13 @@ def _no_step(found: Claim, ladder: Ladder[Any]) -> str:
 
 
 def _undecided(
-    found: Claim, rung: Rung[Any], opened: Explanation | None, workloads: Mapping[str, Workload]
+    found: Claim,
+    rung: Rung[Any],
+    opened: Explanation | None,
+    workloads: Mapping[str, Workload],
+    said: str,
 ) -> str:
+    """said: what of the builds forbids a verdict, and has been told."""
     judged, ratio = rung.comparison, rung.ratio(TOTAL).previous
     if judged is None:
         return ""
@@ -153,7 +161,8 @@ def _undecided(
         opened, point = replace(opened, comparison=same), found.report.ladders[0].point
         head = sentences.first_of_counts(opened, point, workloads)
         told = sentences.difference_sentences(opened, None, None)[1:]
-        return " ".join([f"Undecided in {rung.arm}: {head}", *told, f"Why undecided: {why}."])
+        why = f"Why undecided: {why}." if not said or judged.crossing != said else ""
+        return " ".join(filter(None, [f"Undecided in {rung.arm}: {head}", *told, why]))
     size = f": x{ratio:.3f}, {judged.verdict}" if ratio else f" is {judged.verdict}"
     return f"{rung.previous} to {rung.arm}{size}: {why}."
 

@@ -182,8 +182,8 @@ def _program(name: str, folder: Path, build: bool, trust: bool) -> str:  # noqa:
     if not theirs.is_file() or b"KD_FILES" in theirs.read_bytes():  # of a program that was taken
         raise _elsewhere(place)
     if not build:
-        cause = f"{quoted(place)} is a program of whoever measured"
-        action = f"read {theirs.relative_to(folder)} of it, and give --build to compile it"
+        cause = f"its run executes a C file of whoever measured it, {quoted(place)}"
+        action = f"read {theirs.relative_to(folder)} in it, then add --build, which compiles it"
         raise SpecError(cause, action=action)
     parts = [part for part in (theirs, theirs.with_suffix(".toml")) if part.is_file()]
     if not trust:

@@ -16,11 +16,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 
 from kdelta import workload
-from kdelta.ladder.counts import counted
+from kdelta.ladder.counts import CountEvidence, counted
 from kdelta.ladder.evidence import scenarios
 from kdelta.sample import Run, Source, TrialRecord
 from kdelta.study.spec import Study, has_control, points
-from kdelta.verdict.comparison import STEP_PERCENT
+from kdelta.verdict.comparison import STEP_PERCENT, Verdict, compare
 
 TURNS = "turns"  # the workload of tasks that take turns, of which shared lines are counted
 
@@ -55,8 +55,9 @@ def make_plan(study: Study, seed: int) -> tuple[TrialRecord, ...]:
     return tuple(trials)
 
 
-def sources(record: Run) -> tuple[TrialRecord, ...]:
-    """The trials that tell what moves the counts of a C file of the user's own, if seeds do.
+def sources(record: Run, step_percent: float = STEP_PERCENT) -> tuple[TrialRecord, ...]:
+    """The trials that tell what moves the counts of a C file of the user's own, where seeds move
+    them so far that they leave a verdict open.
 
     record: a run that is done.  Each seed after the first is tried again in one source alone, for
     each arm that disagrees with itself; none are planned twice.
@@ -67,7 +68,7 @@ def sources(record: Run) -> tuple[TrialRecord, ...]:
     wanted = [
         (number, source, arm.arm.index, workload, scenario)
         for workload, scenario in scenarios(record)
-        for arm in counted(record, workload, scenario)
+        for arm in _undecided(counted(record, workload, scenario), step_percent)
         if arm.used and arm.used[0].outside and (total := arm.total)
         # Further apart than a step may be.
         if 100 * total.trials_range > STEP_PERCENT / 3 * total.value
@@ -81,6 +82,18 @@ def sources(record: Run) -> tuple[TrialRecord, ...]:
         )
         for index, (number, source, arm, workload, scenario) in enumerate(wanted, first)
     )
+
+
+def _undecided(arms: Sequence[CountEvidence], step_percent: float) -> list[CountEvidence]:
+    """Those whose counts alone do not decide against the first, or the one before."""
+    open_ = set[int]()
+    for at, new in enumerate(arms):
+        for other in {0, at - 1} - {at} if at else ():
+            old = arms[other]
+            if old.total and new.total:
+                found = compare(old.total.reading, new.total.reading, step_percent=step_percent)
+                open_ |= {at, other} if found.verdict is Verdict.UNDECIDED else set()
+    return [arms[at] for at in sorted(open_)]
 
 
 def _round(study: Study, key: str) -> list[tuple[int, str, str]]:

@@ -126,6 +126,8 @@ def legend(report: RunLadders[Measure], ladder: Ladder[Measure]) -> Iterator[str
     else:
         yield f"x first, x prev: new/old against {first} and against the row above"
     yield from _repeats_legend(ladder)
+    if any(rung.state is State.TOLD for rung in ladder.rungs):
+        yield "state told: of the pages, as the audit has it; nothing is wanted of it"
     yield f"n: trials ok/planned, {ladder.replicates}"
     above = f"{ladder.baseline} to this one" if ladder.baseline else "the row above"
     yield f"verdict: of the step from {above}, grade {ladder.grade}"
@@ -164,11 +166,13 @@ def conclusion(report: RunLadders[Measure], ladder: Ladder[Measure]) -> Iterator
     calls = _most_changed(ladder)
     if not ladder.steps:
         yield from paragraph(f"{ladder.name}: {_no_step(report, ladder)}{calls}", Tone.BOLD)
+        yield from paragraph(huge_pages(ladder))
         return
     largest, *others = ladder.steps
     yield from paragraph(
         f"{ladder.name}: {change(largest, ladder.unit, report.step_percent)}.{calls}", Tone.BOLD
     )
+    yield from paragraph(huge_pages(ladder))
     if others:
         yield from paragraph(f"Other steps above {report.step_percent:g} %:")
     for step in others:
@@ -178,6 +182,17 @@ def conclusion(report: RunLadders[Measure], ladder: Ladder[Measure]) -> Iterator
     words += ["--point", ladder.point] if ladder.point else []
     words += ["--sharing"] if ladder.unit == "lines" else []
     yield from paragraph(f"Its functions: `kdelta explain {shlex.join(words)}`")
+
+
+def huge_pages(ladder: Ladder[Measure]) -> str:
+    """What a C file that says nothing of its memory may not have meant; "" without huge pages."""
+    known = [rung.total for rung in ladder.rungs if rung.total and rung.total.huge]
+    if not known:
+        return ""
+    taken = any("execve" in phase.syscalls for rung in ladder.rungs for phase in rung.phases)
+    mend = "" if taken else ": for base pages add madvise(MADV_NOHUGEPAGE)"
+    each = ", ".join(dict.fromkeys(f"{total.huge:g}" for total in known))
+    return f"Its memory came in huge pages ({each} a window){mend}."
 
 
 def by_call(

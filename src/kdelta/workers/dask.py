@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from kdelta.errors import InfraError, PoolError, SpecError
 from kdelta.printable import printable, quoted
 
-_CONNECT_S = 10.0
+_CONNECT_S = 5.0
 _FRESH_S = 0.5  # how old the lists of workers and their work may be
 _LOST_S = 10.0  # without the scheduler
 
