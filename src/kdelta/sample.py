@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Self
+from typing import Annotated, Protocol, Self
 
 from msgspec import Meta, Struct, field
-from msgspec.structs import replace
 
 from kdelta.machine.axes import MachineSettings
 from kdelta.machine.identity import MachineSeen
@@ -591,40 +590,40 @@ class ArmRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return " ".join(f"{name}={value or 'own'}" for name, value in self.axes.items())
 
 
-class Run(Struct, frozen=True, kw_only=True):
-    """A whole run as verdicts and tables read it; kdelta.journal.run.RunRecord has its study, too.
+class Run(Protocol):
+    """A whole run as verdicts and tables read it; kdelta.journal.run.RunRecord is one.
 
-    created: ISO 8601, UTC.  subjects: what the commits of its arms are called, by label.
+    name, title, scenarios ("mprotect:toggle", in order), gap (references of a good and a regressed
+    kernel, or nothing): as its study has them.  created: ISO 8601, UTC.  subjects: what the commits
+    of its arms are called, by label.
     """
 
-    run_id: str
-    name: str
-    title: str  # the study's, or what a bisection is of
-    seed: int
-    rounds: int
-    created: str
-    kdelta_version: str
-    arms: tuple[ArmRecord, ...]
-    trials: tuple[TrialRecord, ...]
-    subjects: dict[str, str] = {}
-
     @property
-    def instrument(self) -> Instrument:
-        """What measured it."""
-        raise NotImplementedError
-
+    def run_id(self) -> str: ...  # noqa: D102
     @property
-    def scenarios(self) -> tuple[str, ...]:
-        """What its study measures, "mprotect:toggle", in the study's order."""
-        raise NotImplementedError
-
+    def name(self) -> str: ...  # noqa: D102
     @property
-    def gap(self) -> tuple[str, ...]:
-        """References of the good and the regressed kernel that its study names; may be empty."""
-        raise NotImplementedError
+    def title(self) -> str: ...  # noqa: D102
+    @property
+    def created(self) -> str: ...  # noqa: D102
+    @property
+    def seed(self) -> int: ...  # noqa: D102
+    @property
+    def rounds(self) -> int: ...  # noqa: D102
+    @property
+    def kdelta_version(self) -> str: ...  # noqa: D102
+    @property
+    def subjects(self) -> dict[str, str]: ...  # noqa: D102
+    @property
+    def instrument(self) -> Instrument: ...  # noqa: D102
+    @property
+    def scenarios(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
+    def gap(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
+    def arms(self) -> tuple[ArmRecord, ...]: ...  # noqa: D102
+    @property
+    def trials(self) -> tuple[TrialRecord, ...]: ...  # noqa: D102
 
     def part(self, arms: Sequence[ArmRecord]) -> Self:
         """The run with these arms alone, and with their trials."""
-        own = {arm.index for arm in arms}
-        trials = tuple(trial for trial in self.trials if trial.arm in own)
-        return replace(self, arms=tuple(arms), trials=trials)

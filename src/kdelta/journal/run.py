@@ -28,7 +28,7 @@ from msgspec.structs import replace
 from kdelta.errors import SpecError, StoreError
 from kdelta.files import write_aside
 from kdelta.journal import files, results
-from kdelta.sample import Count, Instrument, Outcome, Run, TrialRecord, TrialResult
+from kdelta.sample import ArmRecord, Count, Instrument, Outcome, TrialRecord, TrialResult
 from kdelta.study import spec
 
 FORMAT = 3
@@ -37,7 +37,26 @@ _STUDY, _ATTEMPTS, _FINISHED = "study.toml", "attempts.json", ".finished.json"
 _AGAIN = "measure it again with: kdelta run --new"
 
 
-class RunRecord(Run, frozen=True, kw_only=True):
+class _Planned(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run is beside its study."""
+
+    run_id: str
+    name: str
+    title: str  # the study's, or what a bisection is of
+    seed: int
+    rounds: int
+    created: str  # ISO 8601, UTC
+    kdelta_version: str
+    arms: tuple[ArmRecord, ...]
+    trials: tuple[TrialRecord, ...]
+    subjects: dict[str, str] = {}  # label of an arm -> what its commit is called
+
+    def fields(self) -> dict[str, Any]:
+        """These fields by name."""
+        return {name: getattr(self, name) for name in _Planned.__struct_fields__}
+
+
+class RunRecord(_Planned, frozen=True, kw_only=True):
     """A whole run: all that the analysis may look at."""
 
     study: spec.Study
@@ -57,8 +76,14 @@ class RunRecord(Run, frozen=True, kw_only=True):
         """References of the good and the regressed kernel that its study names; may be empty."""
         return self.study.gap
 
+    def part(self, arms: Sequence[ArmRecord]) -> RunRecord:
+        """The run with these arms alone, and with their trials."""
+        own = {arm.index for arm in arms}
+        trials = tuple(trial for trial in self.trials if trial.arm in own)
+        return replace(self, arms=tuple(arms), trials=trials)
 
-class _Plan(Run, frozen=True, kw_only=True, forbid_unknown_fields=True):
+
+class _Plan(_Planned, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The content of run.json; its trials have no results."""
 
     format: int
@@ -231,12 +256,8 @@ def unfinished(root: Path, study: spec.Study) -> Path | None:
     return None
 
 
-def _planned(run: Run) -> dict[str, Any]:
-    return {name: getattr(run, name) for name in Run.__struct_fields__}
-
-
 def _write(folder: Path, run: RunRecord) -> None:
-    plan = _Plan(format=FORMAT, study_digest=spec.digest(run.study), **_planned(run))
+    plan = _Plan(format=FORMAT, study_digest=spec.digest(run.study), **run.fields())
     files.write(folder / RUNS.file, plan)
 
 
@@ -279,7 +300,7 @@ def _plan_of(folder: Path) -> RunRecord:
     plan = files.read(path, _Plan, action=action)
     if plan is None or not _sound(plan):
         raise files.damaged(path, "its trials are not those of its arms", action=action)
-    own = _planned(plan) | {"trials": tuple(map(_without_result, plan.trials))}
+    own = plan.fields() | {"trials": tuple(map(_without_result, plan.trials))}
     return RunRecord(study=_study_of(folder, plan.study_digest), **own)
 
 
