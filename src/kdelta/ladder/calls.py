@@ -62,6 +62,7 @@ _QUESTIONS = {
     " (mmap, readv, sendfile, splice, dup, a folder's names): take it by read()",
     **dict.fromkeys(("io_uring_enter", "io_submit"), _COMPLETED),
 }
+_TELLS = {"sysinfo": "sysinfo, which tells the uptime,"}  # a time that the name does not say
 _BUFFERS = (7, 8)  # SO_SNDBUF, SO_RCVBUF
 _FEW = 1000  # instructions in user space that a library may take more on one kernel
 _MOST_NAMED = 5
@@ -264,10 +265,6 @@ def _weighed_by_parts(
     within = ", ".join(filter(None, (found.within, *apart)))
     reason = f"{'; '.join(found.reasons)}; within it: {', '.join(apart)}"
     return replace(found, within=within, reasons=(reason,))
-
-
-# Calls that tell a time and are not named by it.
-_TELLS = {"sysinfo": "sysinfo, which tells the uptime,"}
 
 
 def clocks(old: Arm, new: Arm, phase: str, *, timers: bool) -> Iterator[str]:
