@@ -70,7 +70,7 @@ class Claim:
     @property
     def timed(self) -> bool:
         """True when the claim is on time."""
-        return not self.report.instrument.traits.repeats
+        return not self.report.record.instrument.traits.repeats
 
     @property
     def decided(self) -> bool:

@@ -409,7 +409,7 @@ def _table(found: Claim, ladder: Ladder[Any]) -> Iterator[str]:
     yield ""
     labelled = [*zip(ladder.rungs, kernels, strict=True)]
     for rung, label in labelled:
-        if called := found.report.subjects.get(rung.arm):
+        if called := found.report.record.subjects.get(rung.arm):
             yield from wrapped(f'{label}: "{called}"', "  ")
     yield from wrapped(_spread(found, ladder), "  ")
     for rung, label in labelled:
