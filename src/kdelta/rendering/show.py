@@ -384,7 +384,7 @@ def _survey_table(found: Survey) -> Iterator[Line]:
     rows = [row for each in found.rows for row in _survey_rows(each)]
     columns = [Column("scenario", (short(name, _NAME_WIDTH) for name, _ in rows))]
     for at, label in enumerate(shortened(found.kernels, _KERNEL_WIDTH)):
-        shown = [_survey_span(cells, at, found.step_percent) for _, cells in rows]
+        shown = [_survey_span(cells, at, found.report.step_percent) for _, cells in rows]
         mark = CROSSED * any(cells[at].crossing for _, cells in rows)
         columns.append(Column(label + mark, shown, right=True))
     yield from table_lines(columns)
@@ -456,7 +456,7 @@ def _survey_legend(found: Survey) -> Iterator[Line]:
     unit = "instructions per operation (page, call) in the first kernel with a count"
     told = [
         f"{unit}, then the change from {before}",
-        f"{_SAME}: at most {found.step_percent:g} %",
+        f"{_SAME}: at most {found.report.step_percent:g} %",
         "skip: not supported there",
         "invalid: page state or environment differ",
         *_survey_marks(found),
@@ -466,7 +466,7 @@ def _survey_legend(found: Survey) -> Iterator[Line]:
     cells = [cell for row in found.rows for _, cells in _survey_rows(row) for cell in cells]
     scattered = any(cell.undecided > (cell.signless or cell.by_hits) for cell in cells)
     seeds = f" or are of too few seeds (--rounds {LEAST_SEEDS})"
-    few = seeds * (found.step_percent < UNSEEN_PERCENT)
+    few = seeds * (found.report.step_percent < UNSEEN_PERCENT)
     why = [f"the counts scatter too much for it{few}"] * scattered
     why += ["its string instructions handle other bytes"] * any(c.signless for c in cells)
     why += ["other layouts are hit"] * any(c.by_hits for c in cells)
@@ -517,7 +517,7 @@ def _survey_steps(found: Survey) -> Iterator[Line]:
     from kdelta.analysis.lab import quiet
 
     over = f"{plural(len(found.rows), 'scenario')} over {plural(len(found.kernels), 'kernel')}"
-    above = f"above {found.step_percent:g} % in {over}"
+    above = f"above {found.report.step_percent:g} % in {over}"
     steps = f"{plural(len(found.changes), 'step')} {above}, the largest first:"
     yield from paragraph(steps if found.changes else f"No step {above}.", Tone.BOLD)
     for change in found.changes:
