@@ -16,9 +16,9 @@ from scipy import stats as reference
 from kdelta.metric import Assume, Better, Grade, Metric, ReplicateUnit
 from kdelta.stats import detectors
 from kdelta.stats.brunner_munzel import least_p
-from kdelta.stats.series import Boot, Series
+from kdelta.stats.series import Boot, Series, Trap
 from kdelta.stats.timing import compare, correct, gap_closed, holm, shares, two_sided_p, unread
-from kdelta.verdict.comparison import Comparison, Trap, Verdict
+from kdelta.verdict.comparison import Comparison, Verdict
 from timing_series import METRIC, arm, noisy
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
@@ -34,7 +34,7 @@ def pair(change: float, *, n: int = 9, cv: float = 0.01) -> tuple[Series, Series
     return old, arm("new", noisy(1000 * (1 + change), n, cv=cv, seed=2), first=1)
 
 
-def traps(found: Comparison) -> set[Trap]:
+def traps(found: Comparison) -> set[str]:
     return {caution.trap for caution in found.cautions}
 
 

@@ -12,15 +12,15 @@ import pytest
 from kdelta.metric import Grade
 from kdelta.stats import detectors
 from kdelta.stats.detectors import inspect
-from kdelta.stats.series import Boot, Series
+from kdelta.stats.series import Boot, Series, Trap
 from kdelta.stats.timing import compare
-from kdelta.verdict.comparison import Trap, Verdict
+from kdelta.verdict.comparison import Verdict
 from timing_series import METRIC, arm, noisy
 
 TICK = 4_000_250
 
 
-def traps(series: Series) -> set[Trap]:
+def traps(series: Series) -> set[str]:
     return {caution.trap for caution in inspect(series)}
 
 

@@ -161,8 +161,8 @@ def test_a_kernel_without_a_count_says_why(other: TrialResult | None, note: str)
 def test_the_table_has_the_threshold_of_the_study() -> None:
     record = two_scenarios(records.result(records.trial_of("6.16.12")))
     lenient = replace(record, study=spec.with_settings(record.study, step_percent=50))
-    assert surveyed(record).step_percent == 1.0
-    assert surveyed(lenient).step_percent == 50.0
+    assert surveyed(record).report.step_percent == 1.0
+    assert surveyed(lenient).report.step_percent == 50.0
     assert len(surveyed(lenient).changes) < len(surveyed(record).changes)
 
 

@@ -593,27 +593,12 @@ class ArmRecord(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Run(Protocol):
     """A whole run as verdicts and tables read it; kdelta.journal.run.RunRecord is one.
 
-    name, title, scenarios ("mprotect:toggle", in order), gap (references of a good and a regressed
-    kernel, or nothing): as its study has them.  created: ISO 8601, UTC.  subjects: what the commits
-    of its arms are called, by label.
+    scenarios ("mprotect:toggle", in order), gap (references of a good and a regressed kernel, or
+    nothing): as its study has them.
     """
 
     @property
     def run_id(self) -> str: ...  # noqa: D102
-    @property
-    def name(self) -> str: ...  # noqa: D102
-    @property
-    def title(self) -> str: ...  # noqa: D102
-    @property
-    def created(self) -> str: ...  # noqa: D102
-    @property
-    def seed(self) -> int: ...  # noqa: D102
-    @property
-    def rounds(self) -> int: ...  # noqa: D102
-    @property
-    def kdelta_version(self) -> str: ...  # noqa: D102
-    @property
-    def subjects(self) -> dict[str, str]: ...  # noqa: D102
     @property
     def instrument(self) -> Instrument: ...  # noqa: D102
     @property

@@ -49,16 +49,15 @@ class Headline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A run, and what it proves.
+    """What a run proves.
 
-    report: of the run that the claim is about; exact: the path length, of the same run or of one
+    report: of that run; exact: the path length, of the same run or of one
     beside it, None without.  headline None: nothing changed.  support: the step in path length
     between the same kernels, when the claim is on time.  explanation: by function, where there are
     counts.  audit: of the headline's scenario, or of all.  missing: why a claim on time has no
     support.
     """
 
-    record: RunRecord
     exact: RunRecord | None
     report: Report[Any]
     headline: Headline | None
@@ -70,7 +69,7 @@ class Claim:
     @property
     def timed(self) -> bool:
         """True when the claim is on time."""
-        return not self.report.instrument.traits.repeats
+        return not self.report.record.instrument.traits.repeats
 
     @property
     def decided(self) -> bool:
@@ -104,7 +103,7 @@ def claim(record: RunRecord, beside: RunRecord | None = None, *, scenario: str =
             refuse_traced(run)
         record, beside = runs[Instrument.TIME], runs[Instrument.EXACT]
     found = report(record)
-    found = _narrowed(record, found, scenario) if scenario else found
+    found = _narrowed(found, scenario) if scenario else found
     every = (Headline(ladder=each, step=step) for each in found.ladders for step in each.steps)
     headline = max(every, key=lambda each: (each.worse, each.step.size), default=None)
     exact = beside or (record if found.explains else None)
@@ -112,7 +111,6 @@ def claim(record: RunRecord, beside: RunRecord | None = None, *, scenario: str =
     counted = support if beside else headline
     told = {ladder.name for ladder in found.ladders}
     return Claim(
-        record=record,
         exact=exact,
         report=found,
         headline=headline,
@@ -131,7 +129,7 @@ def claim(record: RunRecord, beside: RunRecord | None = None, *, scenario: str =
     )
 
 
-def _narrowed(record: RunRecord, found: Report[Any], scenario: str) -> Report[Any]:
+def _narrowed(found: Report[Any], scenario: str) -> Report[Any]:
     """The findings on one scenario, judged among all; what others lack is no limit of it."""
     kept = tuple(one for one in found.ladders if scenario in (one.scenario, one.reference))
     if not kept:
@@ -140,9 +138,10 @@ def _narrowed(record: RunRecord, found: Report[Any], scenario: str) -> Report[An
             f"no scenario {scenario} in this run", place=f"run {found.run_id}", action=known
         )
     names = {ladder.reference for ladder in kept}
-    own = tuple(one for one in record.trials if f"{one.workload}:{one.scenario}" in names)
-    method = method_of(record, step_percent=found.step_percent)
-    return replace(found, ladders=kept, limits=limits(structs.replace(record, trials=own), method))
+    own = tuple(one for one in found.record.trials if f"{one.workload}:{one.scenario}" in names)
+    method = method_of(found.record, step_percent=found.step_percent)
+    part = structs.replace(found.record, trials=own)
+    return replace(found, ladders=kept, limits=limits(part, method))
 
 
 def _support(headline: Headline | None, beside: RunRecord | None) -> tuple[Headline | None, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -30,13 +30,14 @@ from kdelta.ladder.evidence import (
     Method,
     ScenarioEvidence,
     compare_arms,
+    debugging,
     gather,
     gathered,
     parts,
     points,
     refuse_traced,
 )
-from kdelta.ladder.ladders import LadderStep, RunLadders, ladders, of_run
+from kdelta.ladder.ladders import LadderStep, RunLadders, ladders, limits
 from kdelta.metric import Assume, Better, Grade, Metric, ReplicateUnit
 from kdelta.probes.sharing import FETCHED
 from kdelta.sample import (
@@ -800,10 +801,14 @@ def enough_valid(record: RunRecord) -> Skip | None:
 class Report(RunLadders[M]):
     """Everything that a run shows.
 
-    metrics: what workloads told beside their phases; figures: what the study wants to know of
-    functions.
+    explains: whether a step can be explained by functions.  limits: what the run cannot say, a
+    sentence each.  metrics: what workloads told beside their phases; figures: what the study wants
+    to know of functions.
     """
 
+    record: RunRecord
+    explains: bool
+    limits: tuple[str, ...]
     metrics: tuple[MetricTable, ...]
     figures: tuple[FigureTable, ...]
 
@@ -817,13 +822,20 @@ def report(
     """Analyse a stored run.  step_percent None: the study's own threshold.  known: its evidence."""
     method = method_of(record, step_percent=step_percent)
     every = gathered(record, method) if known is None else known
-    found = of_run(record, method, every)
-    own = {field.name: getattr(found, field.name) for field in fields(found)}
     lines = LinesMethod(step_percent=method.step_percent)
     beside = ladders(record, lines) if method.explains else ()
-    own["beside"] = tuple(one for one in beside if any(rung.total for rung in one.rungs))
     return Report(
-        **own,
+        record=record,
+        run_id=record.run_id,
+        explains=method.explains,
+        step_percent=method.step_percent,
+        alpha=method.alpha,
+        ladders=ladders(record, method, every),
+        beside=tuple(one for one in beside if any(rung.total for rung in one.rungs)),
+        debugging=debugging(record.arms),
+        done=sum(trial.result is not None for trial in record.trials),
+        planned=len(record.trials),
+        limits=limits(record, method),
         metrics=metric_tables(record),
         figures=figure_tables(record) if method.explains else (),
     )

@@ -22,9 +22,9 @@ from kdelta.imports.record import SET, Case, GroupAudit, Import, Pairs, Publishe
 from kdelta.metric import Better, Grade, Metric
 from kdelta.printable import few
 from kdelta.stats import detectors, timing
-from kdelta.stats.series import Series
+from kdelta.stats.series import Series, Trap
 from kdelta.stats.timing import percent, shares
-from kdelta.verdict.comparison import Caution, Comparison, Share, Summary, Trap, Verdict
+from kdelta.verdict.comparison import Caution, Comparison, Share, Summary, Verdict
 
 # What is said of values that were not published would only repeat that they were not.
 _TOLD = 50  # metrics, between two times when the user sees how many were judged

@@ -103,13 +103,12 @@ class SurveyStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """A whole run as a table.  changes: the largest first, each beyond step_percent.
+    """A whole run as a table.  changes: the largest first, each beyond the threshold.
 
     crossed: such changes that another compiler or other options may have made.
     """
 
     report: Report[Measure]
-    step_percent: float
     kernels: tuple[str, ...]
     rows: tuple[SurveyRow, ...]
     changes: tuple[SurveyStep, ...]
@@ -125,7 +124,6 @@ def surveyed(record: RunRecord, *, step_percent: float | None = None) -> Survey:
     changes, open_steps = _parted(chain.from_iterable(every))
     return Survey(
         report=found,
-        step_percent=found.step_percent,
         kernels=kernels,
         rows=tuple(
             _row(ladder, kernels, found.step_percent, own)
@@ -254,7 +252,7 @@ def quiet(found: Survey) -> int:
         and not any(
             cell.note
             or cell.undecided
-            or (cell.crossing and _beyond(cell.ratio, found.step_percent))
+            or (cell.crossing and _beyond(cell.ratio, found.report.step_percent))
             for cells in (row.cells, *row.phases.values())
             for cell in cells
         )
@@ -640,15 +638,15 @@ def lab(records: Iterable[RunRecord], *, most_pairs: int, aside: Collection[str]
     used, machine, left_out = _of_one_machine(every)
     all_of = _Gathered()
     for own in used:
-        all_of.add(own, only_steps=own.record.run_id in aside)
+        all_of.add(own, only_steps=own.found.record.run_id in aside)
     names = {kernel for points in all_of.points.values() for kernel in points}
-    kernels = ordered((one.record for one in used), names)
+    kernels = ordered((one.found.record for one in used), names)
     all_of.climb(kernels)
     steps, crossed_steps = _parted(all_of.steps.values())
     points = all_of.points
     return Lab(
         machine=machine,
-        newest=used[0].record.created if used else "",
+        newest=used[0].found.record.created if used else "",
         kernels=kernels,
         scenarios=tuple(
             ScenarioHistory(
@@ -663,7 +661,8 @@ def lab(records: Iterable[RunRecord], *, most_pairs: int, aside: Collection[str]
         pairs=tuple(all_pairs(all_of.arms, kernels, most=most_pairs)),
         functions=tuple(_functions(steps, kernels, all_of.arms)),
         runs=tuple(
-            (one.run_id, one.created, one.title or one.name) for one in (u.record for u in used)
+            (one.run_id, one.created, one.title or one.name)
+            for one in (u.found.record for u in used)
         ),
         left_out=left_out,
     )
@@ -671,7 +670,6 @@ def lab(records: Iterable[RunRecord], *, most_pairs: int, aside: Collection[str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Used:
-    record: RunRecord
     evidence: tuple[ScenarioEvidence[Measure], ...]
     found: Report[Measure]
 
@@ -687,7 +685,7 @@ class _Gathered:
     arms: dict[str, list[tuple[RunRecord, dict[str, CountEvidence]]]] = field(default_factory=dict)
 
     def add(self, own: _Used, *, only_steps: bool) -> None:
-        record = own.record
+        record = own.found.record
         for arm in record.arms:
             self.references.setdefault(arm.label, reference(arm.label, arm.kernel))
         lines = {line(arm.kernel) for arm in record.arms}
@@ -766,7 +764,7 @@ def _of_one_machine(every: Sequence[RunRecord]) -> tuple[list[_Used], str, tuple
         usual = structs.asdict(MachineSettings()) | {one: asked[one] for one in _OF_KERNELS}
         own = [f"{name} {n}" for name, n in asked.items() if n != usual[name]]
         machine = ", ".join([*told, *own])
-        machines.append((machine, _Used(record=record, evidence=evidence, found=found)))
+        machines.append((machine, _Used(evidence=evidence, found=found)))
         weight[machine] += sum(bool(r.total) for one in found.ladders for r in one.rungs)
     if not weight:
         return [], "", tuple(left_out)
@@ -774,9 +772,9 @@ def _of_one_machine(every: Sequence[RunRecord]) -> tuple[list[_Used], str, tuple
     used, programs = list[_Used](), dict[str, str]()
     for machine, one in machines:
         if machine != chosen:
-            left_out.append(f"{one.record.run_id}: counted on another machine ({machine})")
-        elif apart := _another_program(one.record, programs):
-            left_out.append(f"{one.record.run_id}: {apart} was another program")
+            left_out.append(f"{one.found.record.run_id}: counted on another machine ({machine})")
+        elif apart := _another_program(one.found.record, programs):
+            left_out.append(f"{one.found.record.run_id}: {apart} was another program")
         else:
             used.append(one)
     return used, chosen, tuple(left_out)

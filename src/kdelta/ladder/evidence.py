@@ -102,10 +102,8 @@ def weighed(
         return replace(found, reasons=(reasons,))
     differ = [f"the compilers differ ({compilers})"] if compilers else []
     differ += [f"the configurations differ ({', '.join(left)})"] if left else []
-    reason = f"{reasons}; but {' and '.join(differ)}, and part of that may be theirs"
-    return replace(
-        found, verdict=Verdict.UNDECIDED, reasons=(f"{reason}{mend(bool(left))}".rstrip(),)
-    )
+    why = f"{' and '.join(differ)}, and part of that may be theirs{mend(bool(left))}".rstrip()
+    return calls.left_open(replace(found, reasons=(reasons,)), why)
 
 
 def _compilers(old: BuildFacts, new: BuildFacts) -> str:

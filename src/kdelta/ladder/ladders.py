@@ -24,7 +24,6 @@ from kdelta.ladder.evidence import (
     compare_arms,
     copies,
     counted_phases,
-    debugging,
     gathered,
     nearest,
     obstacles,
@@ -32,7 +31,7 @@ from kdelta.ladder.evidence import (
 from kdelta.metric import Grade
 from kdelta.printable import few, told_name
 from kdelta.procfs import compiler_family
-from kdelta.sample import TOTAL, Environment, Instrument, KernelIdentity, Outcome, Run, TrialResult
+from kdelta.sample import TOTAL, Environment, KernelIdentity, Outcome, Run, TrialResult
 from kdelta.verdict.comparison import Comparison, Share
 
 
@@ -226,59 +225,21 @@ class Ladder(Generic[M]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunLadders(Generic[M]):
-    """A run and all its ladders.
+    """All ladders of a run.
 
-    explains: whether a step can be explained by functions.  unit: what values count.  step_percent:
-    what is SAME.  alpha: the share of false alarms that is allowed, None of counts.  limits: what
-    the run cannot say, a sentence each.  subjects: of arms' commits, by label.  debugging: which
-    kernels are built for that, a sentence each.  beside: of another quantity that it counted, too.
+    step_percent: what is SAME.  alpha: the share of false alarms that is allowed, None of counts.
+    debugging: which kernels are built for that, a sentence each.  beside: of another quantity that
+    it counted, too.
     """
 
-    instrument: Instrument
-    explains: bool
-    unit: str
     run_id: str
-    name: str
-    title: str
-    created: str
-    seed: int
-    rounds: int
-    kdelta_version: str
     step_percent: float
     alpha: float | None
     ladders: tuple[Ladder[M], ...]
+    beside: tuple[Ladder[M], ...] = ()
+    debugging: tuple[str, ...] = ()
     done: int
     planned: int
-    limits: tuple[str, ...]
-    subjects: dict[str, str]
-    debugging: tuple[str, ...] = ()
-    beside: tuple[Ladder[M], ...] = ()
-
-
-def of_run(
-    record: Run, method: Method[M], known: Sequence[ScenarioEvidence[M]] | None = None
-) -> RunLadders[M]:
-    """A stored run by one method.  known: its evidence, where that was gathered already."""
-    return RunLadders(
-        instrument=record.instrument,
-        explains=method.explains,
-        unit=method.unit,
-        run_id=record.run_id,
-        name=record.name,
-        title=record.title,
-        created=record.created,
-        seed=record.seed,
-        rounds=record.rounds,
-        kdelta_version=record.kdelta_version,
-        step_percent=method.step_percent,
-        alpha=method.alpha,
-        ladders=ladders(record, method, known),
-        debugging=debugging(record.arms),
-        done=sum(trial.result is not None for trial in record.trials),
-        planned=len(record.trials),
-        limits=limits(record, method),
-        subjects=record.subjects,
-    )
 
 
 def ladders(

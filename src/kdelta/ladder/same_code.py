@@ -17,6 +17,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
+from kdelta.ladder.calls import left_open
 from kdelta.sample import TrialRecord, TrialResult
 from kdelta.verdict.comparison import Comparison, CountReading, Verdict
 
@@ -144,10 +145,10 @@ def weighed_by_data(
     told = f"the same code on other data makes {more:+,.1f} of {whole:+,.1f} ({named})"
     rest = whole - more
     if (abs(rest) > step) is not found.verdict.is_step or rest * whole < 0:
-        reason = (
-            f"{'; '.join(found.reasons)}; but {told}, such as a longer table or a fuller chunk,"
-            " which may be no change of the kernel's code: take calls that depend less on it"
+        return left_open(
+            found,
+            f"{told}, such as a longer table or a fuller chunk, which may be no change of the"
+            " kernel's code: take calls that depend less on it",
         )
-        return replace(found, verdict=Verdict.UNDECIDED, reasons=(reason,))
     within = ", ".join(filter(None, (found.within, told))) if abs(more) > step else found.within
     return replace(found, within=within, reasons=("; ".join((*found.reasons, told)),))

@@ -164,7 +164,9 @@ def _not_claimed(found: Claim) -> Iterator[str]:
 
 def _identities(found: Claim) -> Iterator[str]:
     yield "Tool and identities"
-    for record in {each.run_id: each for each in (found.record, found.exact) if each}.values():
+    for record in {
+        each.run_id: each for each in (found.report.record, found.exact) if each
+    }.values():
         yield from wrapped(
             f"kdelta {record.kdelta_version}, run {record.run_id}, {record.created}, seed"
             f" {record.seed}",
@@ -174,7 +176,7 @@ def _identities(found: Claim) -> Iterator[str]:
     for machine in ladder.machines:
         yield from wrapped(machine.told, "  ")
     yield ""
-    digests = {arm.label: arm.kernel.image_sha256[:12] for arm in found.record.arms}
+    digests = {arm.label: arm.kernel.image_sha256[:12] for arm in found.report.record.arms}
     rungs = [rung for rung in ladder.rungs if not rung.control]
     columns = [
         Column("kernel", shortened([rung.arm for rung in rungs], 14)),
@@ -224,8 +226,8 @@ def written(found: Claim, letter: Letter) -> str:
         raise SpecError(
             f"{f'{left}; nothing else' if left else 'no comparison'} of this run is decided, so"
             " there is nothing to write of",
-            place=f"run {found.record.run_id}",
-            action=f"see why with: kdelta show {found.record.run_id}",
+            place=f"run {found.report.record.run_id}",
+            action=f"see why with: kdelta show {found.report.record.run_id}",
         )
     sections = (
         _first(found, letter),
@@ -409,7 +411,7 @@ def _table(found: Claim, ladder: Ladder[Any]) -> Iterator[str]:
     yield ""
     labelled = [*zip(ladder.rungs, kernels, strict=True)]
     for rung, label in labelled:
-        if called := found.report.subjects.get(rung.arm):
+        if called := found.report.record.subjects.get(rung.arm):
             yield from wrapped(f'{label}: "{called}"', "  ")
     yield from wrapped(_spread(found, ladder), "  ")
     for rung, label in labelled:
@@ -467,7 +469,7 @@ def _reproducer(found: Claim, letter: Letter) -> Iterator[str]:
     if head and not found.timed:
         names = (f"deb:{rung.version}" if rung.version else rung.reference for rung in head.rungs)
         yield "The counts again:"
-        own, usual = found.record.study.machine, MachineSettings()
+        own, usual = found.report.record.study.machine, MachineSettings()
         axes = [
             f"--{key.replace('_', '-')} {shlex.quote(str(getattr(own, key)))}"
             for key in own.__struct_fields__

@@ -61,7 +61,7 @@ def show(report: Report[Any], *, details: bool = True) -> list[Line]:
     """The whole page, or without what the answer rests on."""
     tables = [*show_metrics(report.metrics), *show_figures(report.figures)]
     tables += _calls(report.ladders, details=details) if report.explains else []
-    lines = page(report, _PAGES[report.instrument], tables, details=details)
+    lines = page(report, _PAGES[report.record.instrument], tables, details=details)
     return [*lines, *(_details(report) if details else _where_more(report.run_id))]
 
 
@@ -73,20 +73,21 @@ def _where_more(run_id: str) -> Iterator[Line]:
 def _details(report: Report[Any]) -> Iterator[Line]:
     """On what the page rests."""
     yield from _facts(report)
-    if _PAGES[report.instrument].COUNTED:
+    if _PAGES[report.record.instrument].COUNTED:
         known = {rung.arm: rung for each in report.ladders for rung in each.rungs if rung.compiler}
         every = {rung.arm: rung for each in report.ladders for rung in each.rungs}
-        yield from ((), *_kernels(list({**every, **known}.values()), report.subjects))
+        yield from ((), *_kernels(list({**every, **known}.values()), report.record.subjects))
     if report.done:
         yield from _limits(report)
 
 
 def _facts(report: Report[Any]) -> Iterator[Line]:
     """What run it was."""
-    yield from ((), *paragraph(report.title or report.name, Tone.BOLD))
+    run = report.record
+    yield from ((), *paragraph(run.title or run.name, Tone.BOLD))
     yield from paragraph(
-        f"run {report.run_id}, study {report.name}, {report.created}, seed {report.seed},"
-        f" rounds {report.rounds}, kdelta {report.kdelta_version}"
+        f"run {run.run_id}, study {run.name}, {run.created}, seed {run.seed},"
+        f" rounds {run.rounds}, kdelta {run.kdelta_version}"
     )
 
 
@@ -112,24 +113,26 @@ def _kernels(rungs: Sequence[Rung[Any]], subjects: Mapping[str, str]) -> Iterato
 
 def document(report: Report[Any]) -> tuple[str, object]:
     """See formats.View."""
-    kind, data, _, _ = _FIELDS[report.instrument]
-    return kind, {**data(report), "subjects": report.subjects}
+    kind, data, _, _ = _FIELDS[report.record.instrument]
+    return kind, {
+        **picked(report.record, _RUN_FIELDS),
+        **data(report),
+        "subjects": report.record.subjects,
+    }
 
 
 def table(report: Report[Any]) -> tuple[Sequence[str], Iterator[Sequence[Cell]]]:
     """One row for each scenario, kernel and phase, the sum of the phases last; then one for each
     scenario and kernel whose lines were counted.  Its last cell is what the arm's commit is called.
     """
-    _, _, head, rows = _FIELDS[report.instrument]
+    _, _, head, rows = _FIELDS[report.record.instrument]
     arm = head.index("arm")
-    told = ((*row, report.subjects.get(str(row[arm]), "")) for row in rows(report))
+    told = ((*row, report.record.subjects.get(str(row[arm]), "")) for row in rows(report))
     return (*head, "subject"), told
 
 
-_REPORT_FIELDS = (
-    "run_id", "name", "title", "created", "seed", "rounds", "kdelta_version", "step_percent",
-    "ladders", "done", "planned", "metrics", "figures", "limits",
-)  # fmt: skip
+_RUN_FIELDS = ("run_id", "name", "title", "created", "seed", "rounds", "kdelta_version")
+_REPORT_FIELDS = ("step_percent", "ladders", "done", "planned", "metrics", "figures", "limits")
 _LADDER_FIELDS = (
     "workload", "scenario", "point", "baseline", "goal", "phases", "operation", "rungs",
     "failing", "steps", "warnings", "beside", "failures", "machines", "replicates", "done",
@@ -381,7 +384,7 @@ def _survey_table(found: Survey) -> Iterator[Line]:
     rows = [row for each in found.rows for row in _survey_rows(each)]
     columns = [Column("scenario", (short(name, _NAME_WIDTH) for name, _ in rows))]
     for at, label in enumerate(shortened(found.kernels, _KERNEL_WIDTH)):
-        shown = [_survey_span(cells, at, found.step_percent) for _, cells in rows]
+        shown = [_survey_span(cells, at, found.report.step_percent) for _, cells in rows]
         mark = CROSSED * any(cells[at].crossing for _, cells in rows)
         columns.append(Column(label + mark, shown, right=True))
     yield from table_lines(columns)
@@ -453,7 +456,7 @@ def _survey_legend(found: Survey) -> Iterator[Line]:
     unit = "instructions per operation (page, call) in the first kernel with a count"
     told = [
         f"{unit}, then the change from {before}",
-        f"{_SAME}: at most {found.step_percent:g} %",
+        f"{_SAME}: at most {found.report.step_percent:g} %",
         "skip: not supported there",
         "invalid: page state or environment differ",
         *_survey_marks(found),
@@ -463,7 +466,7 @@ def _survey_legend(found: Survey) -> Iterator[Line]:
     cells = [cell for row in found.rows for _, cells in _survey_rows(row) for cell in cells]
     scattered = any(cell.undecided > (cell.signless or cell.by_hits) for cell in cells)
     seeds = f" or are of too few seeds (--rounds {LEAST_SEEDS})"
-    few = seeds * (found.step_percent < UNSEEN_PERCENT)
+    few = seeds * (found.report.step_percent < UNSEEN_PERCENT)
     why = [f"the counts scatter too much for it{few}"] * scattered
     why += ["its string instructions handle other bytes"] * any(c.signless for c in cells)
     why += ["other layouts are hit"] * any(c.by_hits for c in cells)
@@ -514,7 +517,7 @@ def _survey_steps(found: Survey) -> Iterator[Line]:
     from kdelta.analysis.lab import quiet
 
     over = f"{plural(len(found.rows), 'scenario')} over {plural(len(found.kernels), 'kernel')}"
-    above = f"above {found.step_percent:g} % in {over}"
+    above = f"above {found.report.step_percent:g} % in {over}"
     steps = f"{plural(len(found.changes), 'step')} {above}, the largest first:"
     yield from paragraph(steps if found.changes else f"No step {above}.", Tone.BOLD)
     for change in found.changes:

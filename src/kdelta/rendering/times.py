@@ -24,10 +24,7 @@ _WHERE = {
     Grade.METAL_TIME: "on this machine",
     Grade.GUEST_TIME: "in a guest of this host",
 }
-_REPORT = (
-    "run_id", "name", "title", "created", "seed", "rounds", "kdelta_version", "tolerance",
-    "alpha", "done", "planned", "ladders", "metrics", "limits",
-)  # fmt: skip
+_REPORT = ("tolerance", "alpha", "done", "planned", "ladders", "metrics", "limits")
 _LADDER = (
     "workload", "scenario", "point", "operation", "replicate", "grade", "arms", "cautions",
     "doubts", "machine", "gap", "shares",

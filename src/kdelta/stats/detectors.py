@@ -22,8 +22,8 @@ from itertools import chain, combinations, islice, pairwise
 
 from kdelta.metric import Assume, Better, Metric
 from kdelta.printable import few
-from kdelta.stats.series import Series
-from kdelta.verdict.comparison import Caution, Summary, Trap
+from kdelta.stats.series import Series, Trap
+from kdelta.verdict.comparison import Caution, Summary
 
 MIN_REPLICATES = 5  # exact two-sided tests can reach 1 % from here on: 2 of C(10, 5) = 252
 COARSE = 0.005  # a reading step above this part of the value is worth a word

@@ -11,8 +11,32 @@ from __future__ import annotations
 import math
 import statistics
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from kdelta.metric import Metric, ReplicateUnit
+
+
+class Trap(StrEnum):
+    """What may spoil a set of times."""
+
+    LATTICE = "lattice"
+    CLOCK = "clock"
+    TRUNCATED = "truncated"
+    ZERO = "zero"
+    OUTLIER = "outlier"
+    WILD = "wild"
+    DOUBLE_COUNT = "double-count"
+    FEW = "few"
+    NEAR_LIMIT = "near-limit"
+    REFILLED = "refilled"
+    FAILED = "failed"
+    TREND = "trend"
+    ORDER = "order"
+    REPLICATE = "replicate"
+    STATE = "state"
+    FACTS = "facts"
+    CONTROL = "control"
+    MEANS = "means"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

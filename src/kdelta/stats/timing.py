@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from kdelta.metric import Better, Grade, ReplicateUnit
 from kdelta.stats import detectors
 from kdelta.stats.detectors import MIN_REPLICATES, common_step, is_time, summarise
-from kdelta.stats.series import Boot, Series
-from kdelta.verdict.comparison import Caution, Comparison, Sandwich, Share, Summary, Trap, Verdict
+from kdelta.stats.series import Boot, Series, Trap
+from kdelta.verdict.comparison import Caution, Comparison, Sandwich, Share, Summary, Verdict
 
 if TYPE_CHECKING:
     from kdelta.stats.brunner_munzel import Shift

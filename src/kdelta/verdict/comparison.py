@@ -21,34 +21,14 @@ _LITTLE_PERCENT = 1.0  # of a path, or more
 LEAST_SEEDS = 3  # two may agree by chance where a path has two lengths
 
 
-class Trap(StrEnum):
-    """What was detected."""
-
-    LATTICE = "lattice"
-    CLOCK = "clock"
-    TRUNCATED = "truncated"
-    ZERO = "zero"
-    OUTLIER = "outlier"
-    WILD = "wild"
-    DOUBLE_COUNT = "double-count"
-    FEW = "few"
-    NEAR_LIMIT = "near-limit"
-    REFILLED = "refilled"
-    FAILED = "failed"
-    TREND = "trend"
-    ORDER = "order"
-    REPLICATE = "replicate"
-    STATE = "state"
-    FACTS = "facts"
-    CONTROL = "control"
-    MEANS = "means"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caution:
-    """One thing to know before believing a number: a sentence that names the arm."""
+    """One thing to know before believing a number: a sentence that names the arm.
 
-    trap: Trap
+    trap: what was detected (stats.series.Trap).
+    """
+
+    trap: str
     sentence: str
 
 
