@@ -180,21 +180,20 @@ def test_kernel_is_installed_and_removed(fake: FakeHost, ssh_host: SshHost, tmp_
 
 
 @pytest.mark.parametrize(
-    ("default", "saved", "mend"),
+    ("loader", "told", "mend"),
     [
-        ('"0"', "x", "GRUB_DEFAULT=saved in /etc/default/grub"),
-        ('"${saved_entry}"', "", f"grub-set-default gnulinux-{DEFAULT}"),
+        (with_grub, ('"0"', "x"), "GRUB_DEFAULT=saved in /etc/default/grub"),
         # A number is another kernel's when one is added; GRUB takes the first for a name it lacks.
-        ('"${saved_entry}"', "0", f"grub-set-default gnulinux-{DEFAULT}"),
-        ('"${saved_entry}"', "1>2", f"grub-set-default gnulinux-{DEFAULT}"),
-        ('"${saved_entry}"', "gnulinux-simple", f"grub-set-default gnulinux-{DEFAULT}"),
-        ('"${saved_entry}"', "gnulinux-9.9.9", f"grub-set-default gnulinux-{DEFAULT}"),
+        *((with_grub, ('"${saved_entry}"', saved), f"grub-set-default gnulinux-{DEFAULT}")
+          for saved in ("", "0", "1>2", "gnulinux-simple", "gnulinux-9.9.9")),
+        *((with_systemd_boot, (default,), "bootctl set-default") for default in ("debian-*", "")),
     ],
-)
+)  # fmt: skip
 def test_a_machine_that_would_boot_the_new_kernel_by_itself_gets_none(
-    fake: FakeHost, ssh_host: SshHost, tmp_path: Path, default: str, saved: str, mend: str
-) -> None:
-    with_grub(fake, default, saved)
+    fake: FakeHost, ssh_host: SshHost, tmp_path: Path,
+    loader: Callable[..., None], told: tuple[str, ...], mend: str,
+) -> None:  # fmt: skip
+    loader(fake, *told)
     with pytest.raises(InfraError, match=f"would boot {NEW} by itself") as raised:
         installing.install(ssh_host, offered(tmp_path))
     assert mend in (raised.value.action or "")
@@ -241,18 +240,6 @@ def test_a_default_may_be_a_title(fake: FakeHost, ssh_host: SshHost, tmp_path: P
     with_grub(fake, saved=f"Debian {DEFAULT}")
     with ssh_host.holding("install", "now"):
         assert installing.install(ssh_host, offered(tmp_path))
-
-
-@pytest.mark.parametrize(
-    ("default", "mend"), [("debian-*", "bootctl set-default"), ("", "bootctl set-default")]
-)
-def test_nor_does_one_of_systemd_boot(
-    fake: FakeHost, ssh_host: SshHost, tmp_path: Path, default: str, mend: str
-) -> None:
-    with_systemd_boot(fake, default)
-    with pytest.raises(InfraError, match="by itself") as raised:
-        installing.install(ssh_host, offered(tmp_path))
-    assert mend in (raised.value.action or "")
 
 
 @pytest.mark.parametrize(
