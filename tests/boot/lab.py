@@ -81,6 +81,11 @@ def run_scenario(
     return run_trial(bench, kernel or machine.kernel, scenario, source, folder / "0000")
 
 
+def facts(result: TrialResult, when: str) -> dict[str, str]:
+    """What was stated of the page state: before, during or after the windows."""
+    return {field.name: field.value for field in result.state if field.when == when}
+
+
 def betrayed(
     machine: Machine,
     reference: str,

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from boot import lab
 from boot.lab import Machine, betrayed, run_scenario
 from kdelta import workload
 from kdelta.machine.axes import MachineSettings
@@ -19,11 +18,6 @@ pytestmark = pytest.mark.boot
 
 WINDOWS = 8
 BATCHES = 465  # pages of a scenario that takes new ones from the allocator
-
-
-@pytest.fixture(scope="module")
-def machine() -> Machine:
-    return lab.machine("6.17")
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from boot import lab
-from boot.lab import Machine, betrayed, run_scenario
-from kdelta.sample import Outcome, TrialResult
+from boot.lab import Machine, betrayed, facts, run_scenario
+from kdelta.sample import Outcome
 from kdelta.workload import load, parse_reference
 
 pytestmark = pytest.mark.boot
@@ -22,10 +22,6 @@ MIGRATE = "migrate_pages:migrate_pages_4m_2nodes"
 def four_cpus() -> Machine:
     """Four CPUs."""
     return lab.machine("6.17", cpus=FOUR_CPUS)
-
-
-def facts(result: TrialResult, when: str) -> dict[str, str]:
-    return {field.name: field.value for field in result.state if field.when == when}
 
 
 @pytest.mark.parametrize(

@@ -31,11 +31,6 @@ def machine() -> lab.Machine:
     return lab.machine("6.12")
 
 
-def facts(result: TrialResult) -> dict[str, str]:
-    """What was stated of the windows."""
-    return {field.name: field.value for field in result.state if field.when == "during"}
-
-
 def seen(result: TrialResult) -> MachineSeen:
     """What the guest said of its machine."""
     assert result.facts
@@ -51,7 +46,7 @@ def calls(result: TrialResult, phase: str, function: str) -> int:
 def test_without_swap_no_page_leaves(machine: lab.Machine, tmp_path: Path) -> None:
     result = lab.run_scenario(machine, SMALL, tmp_path)
     assert result.outcome is Outcome.OK, result.reason
-    told = facts(result)
+    told = lab.facts(result, "during")
     assert (told["advised_present_pages"], told["advised_swapped_pages"]) == ("4096", "0")
     assert told["advised_reclaimed_pages"] == "0"
     assert "pswpout" not in told
@@ -66,7 +61,7 @@ def test_zram_takes_every_page_and_its_functions_have_names(
     assert result.outcome is Outcome.OK, result.reason
     assert not result.fresh_boot
     assert seen(result).swap == f"/dev/zram0 {(SWAP_BYTES >> 10) - 4}"
-    told = facts(result)
+    told = lab.facts(result, "during")
     assert (told["advised_present_pages"], told["advised_swapped_pages"]) == ("0", str(PAGES))
     assert told["advised_reclaimed_pages"] == str(PAGES)
     assert told["pswpout"] == told["pswpin"] == str(10 * PAGES)
@@ -85,7 +80,7 @@ def test_a_disk_takes_every_page(machine: lab.Machine, tmp_path: Path) -> None:
     assert result.outcome is Outcome.OK, result.reason
     assert result.fresh_boot
     assert (seen(result).swap or "").startswith("/dev/nvme0n1 ")
-    told = facts(result)
+    told = lab.facts(result, "during")
     assert (told["advised_present_pages"], told["advised_swapped_pages"]) == ("0", str(PAGES))
     assert told["pswpout"] == str(10 * PAGES)
     assert calls(result, "touch", "asm_exc_page_fault") == PAGES
