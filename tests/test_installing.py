@@ -21,6 +21,7 @@ from kdelta.errors import BootError, InfraError, PoolError, SpecError
 from kdelta.host import installing, reboot
 from kdelta.host.installing import Note, Offered
 from kdelta.host.ssh_host import SshHost, connection
+from kernel_tree import script
 
 pytest_plugins = ("borrowed",)
 pytestmark = pytest.mark.program
@@ -360,12 +361,8 @@ def test_notes_of_others_are_not_obeyed(fake: FakeHost, ssh_host: SshHost, text:
 
 def test_a_machine_that_hangs_is_reset_once_for_a_boot(fake: FakeHost, tmp_path: Path) -> None:
     fake.goes_down()
-    reset = tmp_path / "reset"
-    reset.write_text(
-        f"#!/bin/sh\necho reset >> {tmp_path}/resets\nrm -f {fake.folder}/down\n"
-        f"exec {fake.folder}/bin/reboot\n"
-    )
-    reset.chmod(0o755)
+    does = f"echo reset >> {tmp_path}/resets; rm -f {fake.folder}/down"
+    reset = script(tmp_path / "reset", f"{does}\nexec {fake.folder}/bin/reboot")
     with connection("box", "ssh://box", threading.Event()) as connected:
         own = SshHost(connected, boot_s=0.3, most_boots=4, reset=[str(reset)])
         with pytest.raises(BootError, match=f"came back with {DEFAULT}"):

@@ -244,11 +244,7 @@ def test_a_read_only_cache_serves_what_it_holds(command: Command) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "hole", "why"),
-    [
-        (5_000_000, 0, "truncated"),
-        (None, 4096, "its payload is damaged"),
-    ],
+    ("size", "hole", "why"), [(5_000_000, 0, "truncated"), (None, 4096, "its payload is damaged")]
 )
 def test_an_image_that_is_not_whole_is_refused(
     command: Command, tmp_path: Path, size: int | None, hole: int, why: str
