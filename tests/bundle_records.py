@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from kdelta import process, workload
 from kdelta.guests import qemu
 from kdelta.journal import results
+from kdelta.journal.bundle import MANIFEST, manifest
 from kdelta.journal.run import RunRecord
 from kdelta.machine import cpu
 from kdelta.machine.axes import MachineSettings
@@ -194,6 +195,13 @@ def stored(record: RunRecord, folder: Path, *, raw: bool = True) -> Path:
 
 def call(command: object, *words: object) -> Result:
     return CliRunner().invoke(command, [str(word) for word in words])  # type: ignore[arg-type]
+
+
+def sealed(files: dict[str, bytes], path: Path) -> Path:
+    """Write a bundle whose manifest fits what was changed."""
+    del files[MANIFEST]
+    files[MANIFEST] = manifest(files)
+    return written(files, path)
 
 
 def contents(archive: Path) -> dict[str, bytes]:

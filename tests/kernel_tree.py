@@ -89,6 +89,14 @@ def written(folder: Path, files: Mapping[str, str | bytes]) -> Path:
     return folder
 
 
+def script(path: Path, text: str) -> Path:
+    """Write a program of the shell."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
 def git(folder: Path, *arguments: str) -> str:
     """Run git in a repository of the test's."""
     return subprocess.run(

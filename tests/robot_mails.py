@@ -57,64 +57,52 @@ def mail(
     )
 
 
+def form(
+    name: str, metric: str, headline: str, parameters: str, row: str, percent: float, scenario: str,
+    *, old: bool = False, better: str = "more", devices: str = "",
+) -> Form:  # fmt: skip
+    """Of a mail whose headline and table have a metric."""
+    suite = metric.partition(".")[0]
+    told = mail(suite, f"{headline} of {metric}", parameters, row.format(metric), old=old)
+    return Form(
+        name=name, mail=told, metric=metric, percent=percent, scenario=scenario, better=better,
+        devices=devices,
+    )  # fmt: skip
+
+
 FORMS = (
-    Form(name="aim9, whose test stands in the metric",
-         mail=mail("aim9", "a -10.8% regression of aim9.page_test.ops_per_sec",
-                   "testtime: 5s; test: all; cpufreq_governor: performance",
-                   "    412345           -10.8%     367812        aim9.page_test.ops_per_sec"),
-         metric="aim9.page_test.ops_per_sec", percent=-10.8, scenario="unmap:brk_touch_page"),
-    Form(name="unixbench of 2019, whose headline has another figure than its table",
-         mail=mail("unixbench", "a -49.0% regression of unixbench.score",
-                   "runtime: 300s; nr_task: 1; test: syscall; ucode: 0x7000017",
-                   "      1020 \u00b1  2%     -11.0%        908        unixbench.score", old=True),
-         metric="unixbench.score", percent=-11.0, scenario="control:getppid"),
-    Form(name="unixbench that forks and executes",
-         mail=mail("unixbench", "a 7.1% improvement of unixbench.throughput",
-                   "runtime: 300s; nr_task: 1; test: sysexec",
-                   "      1020            +7.1%       1092        unixbench.throughput"),
-         metric="unixbench.throughput", percent=7.1, scenario="process:fork_exec"),
-    Form(
-        name="will-it-scale by threads",
-        mail=mail(
-            "will-it-scale", "a -4.4% regression of will-it-scale.per_thread_ops",
-            "nr_task: 100%; mode: thread; test: page_fault1",
-            "  12345678            -4.4%   11802468        will-it-scale.64.threads\n"
-            "    192901            -4.4%     184413        will-it-scale.per_thread_ops\n"
-            "  12345678            -4.4%   11802468        will-it-scale.workload",
-        ),
-        metric="will-it-scale.per_thread_ops", percent=-4.4,
-        scenario="loops_mm:page_fault1_threads",
-    ),
-    Form(name="stress-ng, whose loop is not here",
-         mail=mail("stress-ng", "a 5.1% regression of stress-ng.ring-pipe.ops_per_sec",
-                   "nr_threads: 100%; testtime: 60s; test: ring-pipe",
-                   "  1.97e+08            -5.1%   1.87e+08        stress-ng.ring-pipe.ops_per_sec"),
-         metric="stress-ng.ring-pipe.ops_per_sec", percent=-5.1, scenario=""),
-    Form(
-        name="vm-scalability on a disk",
-        mail=mail(
-            "vm-scalability", "a -21.4% regression of vm-scalability.throughput",
-            "runtime: 300s; test: lru-file-readtwice; disk: 1SSD; fs: xfs",
-            "  73391285 \u00b1  2%     -21.4%   57685657 \u00b1 10%  vm-scalability.throughput",
-        ),
-        metric="vm-scalability.throughput", percent=-21.4, scenario="",
-        devices="disk 1SSD, fs xfs",
-    ),
-    Form(name="a test in hugetlb, which base pages do not repeat",
-         mail=mail("vm-scalability", "a 8.8% regression of vm-scalability.throughput",
-                   "runtime: 300s; size: 512G; test: anon-w-seq-hugetlb",
-                   "  11871912            -8.8%   10827184        vm-scalability.throughput"),
-         metric="vm-scalability.throughput", percent=-8.8, scenario=""),
-    Form(name="hackbench by processes and sockets",
-         mail=mail("hackbench", "a 6.2% regression of hackbench.throughput",
-                   "nr_threads: 100%; iterations: 4; mode: process; ipc: socket",
-                   "    546211            -6.2%     512345        hackbench.throughput"),
-         metric="hackbench.throughput", percent=-6.2, scenario="loops_ipc:unix_switch"),
-    Form(name="a latency, whose direction the robot does not declare",
-         mail=mail("lmbench3", "a 12.3% regression of lmbench3.PIPE.latency.us",
-                   "test: PIPE; mode: x",
-                   "      5.20           +12.3%       5.84        lmbench3.PIPE.latency.us"),
-         metric="lmbench3.PIPE.latency.us", percent=12.3, scenario="control:pipe_switch",
+    form("aim9, whose test stands in the metric", "aim9.page_test.ops_per_sec",
+         "a -10.8% regression", "testtime: 5s; test: all; cpufreq_governor: performance",
+         "    412345           -10.8%     367812        {}", -10.8, "unmap:brk_touch_page"),
+    form("unixbench of 2019, whose headline has another figure than its table", "unixbench.score",
+         "a -49.0% regression", "runtime: 300s; nr_task: 1; test: syscall; ucode: 0x7000017",
+         "      1020 \u00b1  2%     -11.0%        908        {}", -11.0, "control:getppid",
+         old=True),
+    form("unixbench that forks and executes", "unixbench.throughput",
+         "a 7.1% improvement", "runtime: 300s; nr_task: 1; test: sysexec",
+         "      1020            +7.1%       1092        {}", 7.1, "process:fork_exec"),
+    form("will-it-scale by threads", "will-it-scale.per_thread_ops",
+         "a -4.4% regression", "nr_task: 100%; mode: thread; test: page_fault1",
+         "  12345678            -4.4%   11802468        will-it-scale.64.threads\n"
+         "    192901            -4.4%     184413        {}\n"
+         "  12345678            -4.4%   11802468        will-it-scale.workload",
+         -4.4, "loops_mm:page_fault1_threads"),
+    form("stress-ng, whose loop is not here", "stress-ng.ring-pipe.ops_per_sec",
+         "a 5.1% regression", "nr_threads: 100%; testtime: 60s; test: ring-pipe",
+         "  1.97e+08            -5.1%   1.87e+08        {}", -5.1, ""),
+    form("vm-scalability on a disk", "vm-scalability.throughput",
+         "a -21.4% regression", "runtime: 300s; test: lru-file-readtwice; disk: 1SSD; fs: xfs",
+         "  73391285 \u00b1  2%     -21.4%   57685657 \u00b1 10%  {}", -21.4, "",
+         devices="disk 1SSD, fs xfs"),
+    form("a test in hugetlb, which base pages do not repeat", "vm-scalability.throughput",
+         "a 8.8% regression", "runtime: 300s; size: 512G; test: anon-w-seq-hugetlb",
+         "  11871912            -8.8%   10827184        {}", -8.8, ""),
+    form("hackbench by processes and sockets", "hackbench.throughput",
+         "a 6.2% regression", "nr_threads: 100%; iterations: 4; mode: process; ipc: socket",
+         "    546211            -6.2%     512345        {}", -6.2, "loops_ipc:unix_switch"),
+    form("a latency, whose direction the robot does not declare", "lmbench3.PIPE.latency.us",
+         "a 12.3% regression", "test: PIPE; mode: x",
+         "      5.20           +12.3%       5.84        {}", 12.3, "control:pipe_switch",
          better=""),
 )  # fmt: skip
 ANSWERED = "On Monday robot wrote:\n" + "".join(

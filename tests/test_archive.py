@@ -38,6 +38,11 @@ def opened(mirror: Mirror) -> Archive:
     return archive
 
 
+@pytest.fixture
+def archive(mirror: Mirror) -> Archive:
+    return opened(mirror)
+
+
 def package(archive: Archive, name: str) -> Package:
     (found,) = [p for p in archive.packages("kernels", KERNELS) if p.name == name]
     return found
@@ -107,8 +112,7 @@ def test_a_missing_keyring_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 # -- the index ----------------------------------------------------------------------------------
 
 
-def test_refresh_takes_what_is_there_and_names_the_rest(mirror: Mirror) -> None:
-    archive = opened(mirror)
+def test_refresh_takes_what_is_there_and_names_the_rest(archive: Archive) -> None:
     assert archive.suites() == {"trixie": "2025-10-16"}
     notes = "\n".join(archive.notes)
     assert "past their date, signature valid: trixie (2025-10-16)" in notes
@@ -119,8 +123,7 @@ def test_refresh_takes_what_is_there_and_names_the_rest(mirror: Mirror) -> None:
     assert found.version == "6.17.8-1~bpo13+1"
 
 
-def test_a_changed_release_file_is_refused(mirror: Mirror) -> None:
-    archive = opened(mirror)
+def test_a_changed_release_file_is_refused(mirror: Mirror, archive: Archive) -> None:
     assert any(path.startswith("/debian/dists/sid/") for path in mirror.requests)
     assert all("sid" not in p.suites for p in archive.packages("kernels", KERNELS))
 
@@ -193,8 +196,7 @@ def test_a_damaged_state_is_fetched_anew(mirror: Mirror) -> None:
     assert package(opened(mirror), IMAGE)
 
 
-def test_the_systems_apt_is_left_alone(mirror: Mirror) -> None:
-    archive = opened(mirror)
+def test_the_systems_apt_is_left_alone(archive: Archive) -> None:
     shown = subprocess.run(
         ["apt-config", "-c", str(archive.root / "apt.conf"), "dump"],
         capture_output=True, text=True, check=True,
@@ -209,8 +211,7 @@ def test_the_systems_apt_is_left_alone(mirror: Mirror) -> None:
 # -- packages -----------------------------------------------------------------------------------
 
 
-def test_fetch_verifies_and_extracts(mirror: Mirror, tmp_path: Path) -> None:
-    archive = opened(mirror)
+def test_fetch_verifies_and_extracts(archive: Archive, tmp_path: Path) -> None:
     wanted = {
         "boot/vmlinuz-6.17.8+deb13-cloud-amd64": tmp_path / "image",
         "boot/absent": tmp_path / "absent",
@@ -223,8 +224,9 @@ def test_fetch_verifies_and_extracts(mirror: Mirror, tmp_path: Path) -> None:
     assert not (tmp_path / "absent").exists()
 
 
-def test_a_download_whose_use_is_interrupted_is_kept_for_the_next(mirror: Mirror) -> None:
-    archive = opened(mirror)
+def test_a_download_whose_use_is_interrupted_is_kept_for_the_next(
+    mirror: Mirror, archive: Archive
+) -> None:
     wanted = package(archive, IMAGE)
     with pytest.raises(KeyboardInterrupt), archive.fetched(wanted) as path:
         raise KeyboardInterrupt
@@ -235,8 +237,7 @@ def test_a_download_whose_use_is_interrupted_is_kept_for_the_next(mirror: Mirror
     assert not path.exists()
 
 
-def test_a_mirror_is_asked_whether_it_still_has_a_file(mirror: Mirror) -> None:
-    archive = opened(mirror)
+def test_a_mirror_is_asked_whether_it_still_has_a_file(mirror: Mirror, archive: Archive) -> None:
     wanted = package(archive, IMAGE)
     assert archive.has([wanted])
     assert not [*(archive.root / "debs").iterdir()]
@@ -246,29 +247,21 @@ def test_a_mirror_is_asked_whether_it_still_has_a_file(mirror: Mirror) -> None:
         archive.has([replace(wanted, name="other")])
 
 
-def test_a_partial_download_resumes(mirror: Mirror) -> None:
-    archive = opened(mirror)
+@pytest.mark.parametrize("of_it", [True, False])
+def test_a_partial_download_resumes_or_heals(
+    mirror: Mirror, archive: Archive, *, of_it: bool
+) -> None:
     wanted = package(archive, IMAGE)
     partial = archive.root / "debs" / f"{wanted.file_name}.partial"
-    partial.write_bytes((DATA / "pool" / f"{IMAGE}_{wanted.version}_amd64.deb").read_bytes()[:400])
+    whole = (DATA / "pool" / f"{IMAGE}_{wanted.version}_amd64.deb").read_bytes()
+    partial.write_bytes(whole[:400] if of_it else b"x" * 400)
     os.utime(partial, (1760000000, 1760000000))  # as apt leaves it: the mirror's Last-Modified
     with archive.fetched(wanted) as path:
         assert path.stat().st_size == wanted.size
-    assert mirror.ranges == ["bytes=400-"]
+    assert not of_it or mirror.ranges == ["bytes=400-"]
 
 
-def test_a_partial_file_of_something_else_heals(mirror: Mirror) -> None:
-    archive = opened(mirror)
-    wanted = package(archive, IMAGE)
-    partial = archive.root / "debs" / f"{wanted.file_name}.partial"
-    partial.write_bytes(b"x" * 400)
-    os.utime(partial, (1760000000, 1760000000))
-    with archive.fetched(wanted) as path:
-        assert path.stat().st_size == wanted.size
-
-
-def test_a_broken_transfer_is_an_error_and_then_heals(mirror: Mirror) -> None:
-    archive = opened(mirror)
+def test_a_broken_transfer_is_an_error_and_then_heals(mirror: Mirror, archive: Archive) -> None:
     wanted = package(archive, IMAGE)
     mirror.cut = 300
     with pytest.raises(InfraError, match="could not be downloaded"), archive.fetched(wanted):
@@ -278,16 +271,14 @@ def test_a_broken_transfer_is_an_error_and_then_heals(mirror: Mirror) -> None:
         assert path.stat().st_size == wanted.size
 
 
-def test_a_package_gone_from_the_mirror_is_named(mirror: Mirror) -> None:
-    archive = opened(mirror)
+def test_a_package_gone_from_the_mirror_is_named(archive: Archive) -> None:
     gone = package(archive, "linux-image-6.18.5+deb13-cloud-amd64")
     told = r"lists linux-image-6\.18\.5.*but no longer has it"
     with pytest.raises(InfraError, match=told), archive.fetched(gone):
         pytest.fail("a missing package was handed out")
 
 
-def test_progress_is_reported(mirror: Mirror) -> None:
-    archive = opened(mirror)
+def test_progress_is_reported(archive: Archive) -> None:
     seen: list[tuple[str, float]] = []
     with archive.fetched(package(archive, IMAGE), lambda label, part: seen.append((label, part))):
         pass

@@ -91,6 +91,11 @@ class Line:
         return self.commits
 
 
+@pytest.fixture
+def line(tmp_path: Path) -> Line:
+    return Line(tmp_path)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
     """A bisection with all its parts."""
@@ -130,8 +135,7 @@ def slow(line: Line) -> int:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_64_commits_with_all_that_goes_wrong(tmp_path: Path, seed: int) -> None:
-    line = Line(tmp_path)
+def test_64_commits_with_all_that_goes_wrong(line: Line, tmp_path: Path, seed: int) -> None:
     wanted = hard_history(line, seed)
     line.made()
     before = line.repository.state()
@@ -167,8 +171,7 @@ def hard_history(line: Line, seed: int) -> int:
     return wanted
 
 
-def test_a_commit_that_does_not_build_is_skipped_and_told(tmp_path: Path) -> None:
-    line = Line(tmp_path)
+def test_a_commit_that_does_not_build_is_skipped_and_told(line: Line, tmp_path: Path) -> None:
     for _ in range(3):
         line.note()
     line.add("broken", "mm/f0.c", "", "BROKEN\n")
@@ -181,8 +184,7 @@ def test_a_commit_that_does_not_build_is_skipped_and_told(tmp_path: Path) -> Non
     assert all(step.why == "it does not build: mm/a.c:1: BROKEN undeclared" for step in skipped)
 
 
-def test_a_culprit_among_broken_commits_is_a_range(tmp_path: Path) -> None:
-    line = Line(tmp_path)
+def test_a_culprit_among_broken_commits_is_a_range(line: Line, tmp_path: Path) -> None:
     line.note()
     last = line.note()
     line.add("broken", "mm/f0.c", "", "BROKEN\n")
@@ -196,8 +198,7 @@ def test_a_culprit_among_broken_commits_is_a_range(tmp_path: Path) -> None:
     assert [one.subject for one in found.verdict.candidates] == ["broken", "the slow way", "mended"]
 
 
-def test_a_commit_with_the_same_image_is_not_booted(tmp_path: Path) -> None:
-    line = Line(tmp_path)
+def test_a_commit_with_the_same_image_is_not_booted(line: Line, tmp_path: Path) -> None:
     for at in range(7):
         line.add(f"words {at}", SLOW, "\n{", "\n/* w */{")
     wanted = slow(line)
@@ -211,16 +212,14 @@ def test_a_commit_with_the_same_image_is_not_booted(tmp_path: Path) -> None:
     assert len(twins) == builds(found.journal) - 2
 
 
-def test_ends_with_the_same_image_have_nothing_to_find(tmp_path: Path) -> None:
-    line = Line(tmp_path)
+def test_ends_with_the_same_image_have_nothing_to_find(line: Line, tmp_path: Path) -> None:
     line.add("words", SLOW, "\n{", "\n/* w */{")
     found = search(tmp_path, line)
     assert found.verdict.ending is Ending.SAME
     assert boots(found.journal) == 1
 
 
-def test_an_end_that_does_not_build_is_invalid(tmp_path: Path) -> None:
-    line = Line(tmp_path)
+def test_an_end_that_does_not_build_is_invalid(line: Line, tmp_path: Path) -> None:
     line.note()
     line.add("broken", "mm/f0.c", "", "BROKEN\n")
     found = search(tmp_path, line)
@@ -247,8 +246,7 @@ def test_it_goes_on_after_a_fault_of_the_machine(tmp_path: Path) -> None:
     assert len(shop.built) == len(set(shop.built)) == builds(first.journal)
 
 
-def test_only_commits_of_a_path(tmp_path: Path) -> None:
-    line = Line(tmp_path)
+def test_only_commits_of_a_path(line: Line, tmp_path: Path) -> None:
     for at in range(30):
         if at == 12:
             wanted = slow(line)
@@ -258,8 +256,7 @@ def test_only_commits_of_a_path(tmp_path: Path) -> None:
     assert builds(found.journal) <= 2 + 3 + 1  # of 7 commits, and the culprit's parent
 
 
-def test_a_change_by_another_path_is_invalid(tmp_path: Path) -> None:
-    line = Line(tmp_path)
+def test_a_change_by_another_path_is_invalid(line: Line, tmp_path: Path) -> None:
     for at in range(12):
         if at == 5:
             line.add("through a header", "mm/f0.c", "int x;", "return 405;")
@@ -269,8 +266,7 @@ def test_a_change_by_another_path_is_invalid(tmp_path: Path) -> None:
     assert "its parent is bad as well" in found.verdict.reasons[0]
 
 
-def test_a_side_branch_from_before_the_good_end(tmp_path: Path) -> None:
-    line = Line(tmp_path)
+def test_a_side_branch_from_before_the_good_end(line: Line, tmp_path: Path) -> None:
     repository = line.repository
     repository.commit("base", {SLOW: BODY.format(cost=264), "mm/f.c": "int x;\n"})
     repository.git("checkout", "-q", "-b", "side")
@@ -285,8 +281,7 @@ def test_a_side_branch_from_before_the_good_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_culprit_below_merges_of_merges(tmp_path: Path, seed: int) -> None:
-    line = Line(tmp_path)
+def test_a_culprit_below_merges_of_merges(line: Line, tmp_path: Path, seed: int) -> None:
     repository, chance = line.repository, random.Random(seed)  # noqa: S311
     base = repository.commit("base", {SLOW: BODY.format(cost=264), "mm/f.c": "int x;\n"})
     names: list[str] = []
@@ -312,8 +307,7 @@ def test_a_culprit_below_merges_of_merges(tmp_path: Path, seed: int) -> None:
     assert len(set(found.shop.built)) == len(found.shop.built) == builds(found.journal)
 
 
-def test_a_merge_that_is_the_culprit_itself(tmp_path: Path) -> None:
-    line = Line(tmp_path)
+def test_a_merge_that_is_the_culprit_itself(line: Line, tmp_path: Path) -> None:
     repository = line.repository
     base = repository.commit("base", {SLOW: BODY.format(cost=264), "mm/f.c": "int x;\n"})
     repository.git("checkout", "-q", "-b", "side")
@@ -325,8 +319,7 @@ def test_a_merge_that_is_the_culprit_itself(tmp_path: Path) -> None:
     assert culprit(search(tmp_path, line), line) == 1
 
 
-def test_a_second_change_in_the_history_is_told(tmp_path: Path) -> None:
-    line = Line(tmp_path)
+def test_a_second_change_in_the_history_is_told(line: Line, tmp_path: Path) -> None:
     line.add("small", SLOW, "return 264;", "return 300;")
     for _ in range(6):
         line.note()
@@ -347,8 +340,7 @@ def test_a_second_change_in_the_history_is_told(tmp_path: Path) -> None:
     assert "9 commits, " in text
 
 
-def test_the_lines_for_a_fix_and_for_regzbot(tmp_path: Path) -> None:
-    line = Line(tmp_path)
+def test_the_lines_for_a_fix_and_for_regzbot(line: Line, tmp_path: Path) -> None:
     wanted = slow(line)
     line.note()
     found = search(tmp_path, line)
@@ -360,8 +352,7 @@ def test_the_lines_for_a_fix_and_for_regzbot(tmp_path: Path) -> None:
     assert "A U Thor <author@example.org>, 2023-11-14T22:" in text
 
 
-def test_control_characters_of_a_subject_stay_out(tmp_path: Path) -> None:
-    line = Line(tmp_path)
+def test_control_characters_of_a_subject_stay_out(line: Line, tmp_path: Path) -> None:
     line.add("\x1b[31mred\x07", SLOW, "return 264;", "return 405;")
     found = search(tmp_path, line)
     assert found.verdict.culprit is not None

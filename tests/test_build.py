@@ -10,6 +10,7 @@ import pytest
 
 from kdelta import build, cache, process
 from kdelta.errors import BuildError
+from kernel_tree import script
 
 pytestmark = pytest.mark.skipif(process.which("gcc") is None, reason="gcc is not installed")
 
@@ -85,9 +86,7 @@ def test_what_is_no_compiler_is_told_soon(
 ) -> None:
     monkeypatch.setattr(process, "_REST_S", 1.5)
     monkeypatch.setattr(process.printed, "__defaults__", (1 << 20,))
-    compiler = tmp_path / "cc"
-    compiler.write_text(f"#!/bin/sh\n{answers}\n")
-    compiler.chmod(0o755)
+    compiler = script(tmp_path / "cc", answers)
     with pytest.raises(BuildError, match=why) as caught:
         make(source, compiler=str(compiler))
     assert f"type -a {compiler}" in caught.value.sentence()
@@ -95,11 +94,7 @@ def test_what_is_no_compiler_is_told_soon(
 
 def test_what_compiler_leaves_when_it_is_killed_lies_in_cache(source: Path, tmp_path: Path) -> None:
     """Beside what it makes, which goes with it; it lay in /tmp."""
-    compiler = tmp_path / "cc"
-    compiler.write_text(
-        '#!/bin/sh\n[ "$1" = --version ] && exec echo cc 1\n'
-        'while [ "$1" != -o ]; do shift; done\necho "$TMPDIR" > "$2"\n'
-    )
-    compiler.chmod(0o755)
+    text = '[ "$1" = --version ] && exec echo cc 1\nwhile [ "$1" != -o ]; do shift; done\n'
+    compiler = script(tmp_path / "cc", text + 'echo "$TMPDIR" > "$2"')
     made = build.compiled("prog", [source], compiler=str(compiler), flags=[], package="cc")
     assert made.read_text().startswith(f"{cache.root() / 'build'}/.making-")

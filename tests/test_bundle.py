@@ -23,14 +23,14 @@ from msgspec.structs import replace
 
 import ladder_records
 import timed_records
-from bundle_records import call, contents, stored, symbols, written
+from bundle_records import call, contents, sealed, stored, symbols, written
 from kdelta.analysis.merging import Merged, apart, merged
 from kdelta.cli.bundle import make as bundle
 from kdelta.cli.bundle import merge, qemu_for, reproduce, verify
 from kdelta.errors import BuildError, InfraError, SpecError
 from kdelta.guests import qemu
 from kdelta.journal import bundle as packing
-from kdelta.journal.bundle import MANIFEST, manifest, unpack
+from kdelta.journal.bundle import MANIFEST, unpack
 from kdelta.journal.run import RunRecord
 from kdelta.kernels.kernel import Kernel
 from kdelta.rendering.bundle import MERGED_VIEW
@@ -157,9 +157,7 @@ def test_a_forged_manifest_does_not_help(
         assert old in files[name]
         changed = files[name].replace(old, new, 1)
     files[name] = changed
-    del files[MANIFEST]
-    files[MANIFEST] = manifest(files)
-    done = call(verify, written(files, tmp_path / "x.tar"))
+    done = call(verify, sealed(files, tmp_path / "x.tar"))
     flat = " ".join(done.output.split())
     assert done.exit_code == 1, flat
     assert "ok: files" in flat
@@ -271,9 +269,7 @@ def test_what_is_no_archive_is_refused(tmp_path: Path, why: str) -> None:
 def forged(packed: Path, path: Path, **changed: bytes) -> Result:
     files = contents(packed)
     files.update({name.replace("__", "/"): content for name, content in changed.items()})
-    del files[MANIFEST]
-    files[MANIFEST] = manifest(files)
-    return call(verify, written(files, path))
+    return call(verify, sealed(files, path))
 
 
 def test_counts_that_unpack_to_too_much_are_told(

@@ -312,9 +312,7 @@ def test_a_binary_file_that_is_left_out_is_told(tree: SourceTree, tmp_path: Path
 
 def comment(tmp_path: Path, *words: str, kdelta: str = "") -> tuple[int, list[str]]:
     script = Path(__file__).parent.parent / "tools" / "comment"
-    stub = tmp_path / "kdelta"
-    stub.write_text(f"#!/bin/sh\n{kdelta}\n")
-    stub.chmod(0o755)
+    stub = kernel_tree.script(tmp_path / "kdelta", kdelta)
     env = {**os.environ, "KDELTA": str(stub)} if kdelta else {**os.environ, "KDELTA": KDELTA}
     done = subprocess.run([script, *words], capture_output=True, text=True, check=False, env=env)
     return done.returncode, done.stdout.splitlines()

@@ -8,7 +8,6 @@ import os
 import shutil
 import tarfile
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
@@ -48,24 +47,13 @@ def key(place: Path, settings: MachineSettings = SETTINGS, *, told: bool = False
     return checkpoint.key(found, settings, place / "image")
 
 
-def newer_bios(place: Path) -> None:
-    (place / "share/qemu/bios-256k.bin").write_text("another")
-
-
-def other_kernel(place: Path) -> None:
-    (place / "image").unlink()
-    (place / "image").write_text("another")
-
-
-def rebuilt(place: Path) -> None:
-    (place / "bin/qemu").write_text("another")
-
-
-@pytest.mark.parametrize("change", [newer_bios, other_kernel, rebuilt])
-def test_other_content_is_another_checkpoint(change: Callable[[Path], None], place: Path) -> None:
+@pytest.mark.parametrize("name", ["share/qemu/bios-256k.bin", "image", "bin/qemu"])
+def test_other_content_is_another_checkpoint(name: str, place: Path) -> None:
     before = key(place)
     assert key(place) == before
-    change(place)
+    if name == "image":  # a kernel that is another file
+        (place / name).unlink()
+    (place / name).write_text("another")
     assert key(place) != before
 
 

@@ -74,27 +74,22 @@ def test_the_plugin_is_told_how_many_windows_come(name: str, expected: int) -> N
     assert counting._windows(scenario) == expected
 
 
-def test_phases_are_told_apart_and_the_mode_is_attributed(tmp_path: Path) -> None:
-    data = counted(counts(tmp_path, [ARMED, *windows()]), reading({"scan": 3, "touch": 3}))
+@pytest.mark.parametrize(
+    ("layouts", "first", "user", "second", "touched"), [(1, 10, 5, 3, 7), (3, 30, 15, 18, 21)]
+)
+def test_phases_are_told_apart_and_the_mode_or_all_layouts_are_attributed(
+    tmp_path: Path, layouts: int, first: int, user: int, second: int, touched: int
+) -> None:
+    printed = reading({"scan": 3, "touch": 3}, layouts=layouts)
+    data = counted(counts(tmp_path, [ARMED, *windows()]), printed)
     scan, touch = data.phases
+    assert (scan.layouts, touch.layouts) == (layouts, layouts)
     assert (scan.phase, scan.user, scan.kernel) == ("scan", (5, 5, 5), (13, 13, 22))
     assert (touch.phase, touch.user, touch.kernel) == ("touch", (7, 7, 7), (0, 0, 0))
     rows = {(row.phase, row.function): (row.insns, row.calls) for row in data.functions}
     assert rows == {
-        ("scan", "first"): (10, 10), ("scan", "[user]"): (5, 0), ("scan", "second"): (3, 0),
-        ("touch", "[user]"): (7, 0),
-    }  # fmt: skip
-
-
-def test_layouts_are_attributed_together(tmp_path: Path) -> None:
-    printed = reading({"scan": 3, "touch": 3}, layouts=3)
-    data = counted(counts(tmp_path, [ARMED, *windows()]), printed)
-    scan, touch = data.phases
-    assert (scan.layouts, touch.layouts) == (3, 3)
-    rows = {(row.phase, row.function): (row.insns, row.calls) for row in data.functions}
-    assert rows == {
-        ("scan", "first"): (30, 30), ("scan", "[user]"): (15, 0), ("scan", "second"): (18, 0),
-        ("touch", "[user]"): (21, 0),
+        ("scan", "first"): (first, first), ("scan", "[user]"): (user, 0),
+        ("scan", "second"): (second, 0), ("touch", "[user]"): (touched, 0),
     }  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import pytest
 from click.shell_completion import ShellComplete
 
+import kernel_tree
 from kdelta import process
 from kdelta.cli.main import cli
 from kdelta.disassembly import identity
@@ -24,6 +25,7 @@ from rooms import RUNG_OF
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 DOCUMENTS = [*PAGES, *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"))]
+KDELTA = f'exec "{sys.executable}" -c "from kdelta.cli.main import main; main()" "$@"'
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 INTERRUPTED = 130
 TIMEOUT_S = 1800.0
@@ -112,11 +114,7 @@ def test_a_line_that_is_not_printed_is_noticed() -> None:
 @pytest.mark.boot
 def test_the_tutorial_runs_as_printed(tmp_path: Path) -> None:
     programs = tmp_path / "bin"
-    programs.mkdir()
-    kdelta = programs / "kdelta"
-    start = "from kdelta.cli.main import main; main()"
-    kdelta.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "{start}" "$@"\n')
-    kdelta.chmod(0o755)
+    kernel_tree.script(programs / "kdelta", KDELTA)
     (tmp_path / "studies").symlink_to(ROOT / "studies")
     environment = {
         **os.environ, "KDELTA_RESULTS_MIB": "0", "PATH": f"{programs}:{os.environ['PATH']}",
@@ -244,10 +242,7 @@ def test_completion_works_as_the_reference_says(shell: str, script: str, tmp_pat
     if process.which(shell) is None:
         pytest.skip(f"{shell} is not installed")
     assert f"_KDELTA_COMPLETE={shell}_source kdelta" in (ROOT / "docs/reference.md").read_text()
-    kdelta = tmp_path / "kdelta"
-    start = "from kdelta.cli.main import main; main()"
-    kdelta.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "{start}" "$@"\n')
-    kdelta.chmod(0o755)
+    kernel_tree.script(tmp_path / "kdelta", KDELTA)
     done = subprocess.run(
         [shell, "-c", script],
         env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "HOME": str(tmp_path)},

@@ -22,6 +22,7 @@ from kdelta.doctor.capabilities import EXACT_NEEDS, Capability, Usability, inven
 from kdelta.guests import kvm, qemu
 from kdelta.guests.qemu import Qemu, examine
 from kdelta.source import make
+from kernel_tree import script
 from test_kernels import bzimage
 
 NAMES = {
@@ -31,13 +32,6 @@ NAMES = {
     *("kernel builds", "clang", "bubblewrap"),
     *("ccache", "ssh"),
 }
-
-
-def script(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
-    return path
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from kdelta.archive.index import Package
 from kdelta.errors import InfraError, SpecError
 from kdelta.guests import patches, qemu
 from kdelta.machine.axes import MachineSettings
-from kernel_tree import written
+from kernel_tree import script, written
 
 if TYPE_CHECKING:
     from archive_mirror import Mirror
@@ -254,13 +254,9 @@ q: TCG doesn't support requested features
 
 def saying(folder: Path, words: str, status: int) -> qemu.Qemu:
     """A QEMU that ends so; its command line is kept beside it."""
-    program = folder / "qemu"
-    program.write_text(
-        f'#!/bin/sh\nprintf "%s\\n" "$@" > {folder}/told; cat > {folder}/heard\n'
-        f"printf %s {shlex.quote(words)} >&2; exit {status}\n"
-    )
-    program.chmod(0o755)
-    return qemu.Qemu(program=program, version="10.0.2")
+    heard = f'printf "%s\\n" "$@" > {folder}/told; cat > {folder}/heard\n'
+    ends = f"printf %s {shlex.quote(words)} >&2; exit {status}"
+    return qemu.Qemu(program=script(folder / "qemu", heard + ends), version="10.0.2")
 
 
 def asked(name: str, arch: str = "amd64") -> MachineSettings:

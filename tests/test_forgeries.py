@@ -17,10 +17,19 @@ from typing import Any
 import pytest
 
 import ladder_records
-from bundle_records import BUILD_ID, COMPILER, IMAGE, call, contents, stored, symbols, written
+from bundle_records import (
+    BUILD_ID,
+    COMPILER,
+    IMAGE,
+    call,
+    contents,
+    sealed,
+    stored,
+    symbols,
+    written,
+)
 from kdelta.cli.bundle import make, verify
 from kdelta.errors import InfraError, SpecError
-from kdelta.journal.bundle import MANIFEST, manifest
 from kdelta.kernels.image import Segment, UnpackedKernel
 from kdelta.kernels.kernel import Kernel
 from kdelta.run.dependencies import BUNDLE
@@ -289,9 +298,7 @@ def test_a_forgery_is_named(honest: Files, tmp_path: Path, name: str) -> None:
     files = copy.deepcopy(honest)
     forge(files)
     assert files != honest
-    del files[MANIFEST]
-    files[MANIFEST] = manifest(files)
-    done = call(verify, written(files, tmp_path / "x.tar"))
+    done = call(verify, sealed(files, tmp_path / "x.tar"))
     flat = " ".join(done.output.split())
     assert done.exit_code == 1, flat
     assert told in flat
@@ -331,6 +338,4 @@ def test_what_has_no_image_is_told(
     assert "DIFFERS" not in flat
     files = copy.deepcopy(honest)
     result(lambda r: r["data"]["functions"][0].update(insns=2**62))(files)
-    del files[MANIFEST]
-    files[MANIFEST] = manifest(files)
-    assert "DIFFERS: results" in call(verify, written(files, tmp_path / "y.tar")).output
+    assert "DIFFERS: results" in call(verify, sealed(files, tmp_path / "y.tar")).output

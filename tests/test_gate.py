@@ -8,11 +8,11 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
 import ladder_records
 import timed_records
+from bundle_records import call
 from kdelta.analysis.gate import Bar, gate
 from kdelta.cli.show import gate as command
 from kdelta.errors import SpecError
@@ -120,13 +120,9 @@ def test_json_and_xml_and_ktap_are_read_by_their_readers() -> None:
     assert sum(line.startswith("not ok 1 ") for line in lines) == 1
 
 
-def call(*words: object) -> Result:
-    return CliRunner().invoke(command, [str(word) for word in words])
-
-
 def test_exit_codes(tmp_path: Path) -> None:
-    assert call(kept(pair(300.0, 300.0), tmp_path / "same")).exit_code == 0
-    done = call(kept(pair(300.0, 400.0), tmp_path / "more"))
+    assert call(command, kept(pair(300.0, 300.0), tmp_path / "same")).exit_code == 0
+    done = call(command, kept(pair(300.0, 400.0), tmp_path / "more"))
     assert done.exit_code == 1
     said = " ".join(done.output.split())
     assert said.startswith("FAIL: 1 scenario of 1; mprotect:shared_dirty_full_toggle_64m went from")
@@ -134,5 +130,5 @@ def test_exit_codes(tmp_path: Path) -> None:
     good = [ladder_records.result(ladder_records.Trial(per_page=300.0))]
     bad = [ladder_records.failed(Outcome.BOOT_ERROR, "it hung")]
     undecided = kept(ladder_records.run({"6.16.12": good, "6.17.13": bad}), tmp_path / "open")
-    assert call(undecided).exit_code == 4
-    assert call(undecided, "--fail-on", "undecided").exit_code == 1
+    assert call(command, undecided).exit_code == 4
+    assert call(command, undecided, "--fail-on", "undecided").exit_code == 1

@@ -21,6 +21,7 @@ from kdelta.errors import BootError, InfraError, PoolError, SpecError
 from kdelta.host import installing, reboot
 from kdelta.host.installing import Note, Offered
 from kdelta.host.ssh_host import SshHost, connection
+from kernel_tree import script
 
 pytest_plugins = ("borrowed",)
 pytestmark = pytest.mark.program
@@ -87,6 +88,12 @@ def with_grub(
     )
 
 
+@pytest.fixture
+def grub(fake: FakeHost) -> FakeHost:
+    with_grub(fake)
+    return fake
+
+
 def with_systemd_boot(fake: FakeHost, default: str = f"gnulinux-{DEFAULT}.conf") -> None:
     for release in (DEFAULT, OTHER):
         text = f"title Debian\nversion {release}\nlinux /id/{release}/linux\noptions root=x\n"
@@ -131,21 +138,19 @@ def test_a_kernel_is_booted_once_by_the_loader_of_the_machine(
     assert fake.boots == [OTHER, DEFAULT]
 
 
-def test_a_loader_that_did_not_take_it_boots_nothing(fake: FakeHost, ssh_host: SshHost) -> None:
-    with_grub(fake)
-    fake.program("bin/grub-editenv", "#!/bin/sh\necho next_entry=\n")
+def test_a_loader_that_did_not_take_it_boots_nothing(grub: FakeHost, ssh_host: SshHost) -> None:
+    grub.program("bin/grub-editenv", "#!/bin/sh\necho next_entry=\n")
     with pytest.raises(PoolError, match="cannot be told to boot: the boot loader did not take it"):
         ssh_host.boot(OTHER)
-    assert fake.boots == []
+    assert grub.boots == []
 
 
 @pytest.mark.parametrize("kind", ["btrfs /dev/vda3[/@boot]", "ext4 /dev/mapper/vg-boot", "zfs r/b"])
-def test_grub_that_cannot_forget_is_not_asked(fake: FakeHost, ssh_host: SshHost, kind: str) -> None:
-    with_grub(fake)
-    fake.program("bin/findmnt", f"#!/bin/sh\necho '{kind}'\n")
+def test_grub_that_cannot_forget_is_not_asked(grub: FakeHost, ssh_host: SshHost, kind: str) -> None:
+    grub.program("bin/findmnt", f"#!/bin/sh\necho '{kind}'\n")
     assert ssh_host.boot(OTHER).release == OTHER
-    assert "kexec -l" in (fake.folder / "asked").read_text()
-    assert not (fake.folder / "once").exists()
+    assert "kexec -l" in (grub.folder / "asked").read_text()
+    assert not (grub.folder / "once").exists()
 
 
 def test_menus_of_systemd_boot_are_strangers(fake: FakeHost) -> None:
@@ -161,8 +166,7 @@ def test_menus_of_systemd_boot_are_strangers(fake: FakeHost) -> None:
     assert not reboot.has_entry("6.13.0-test", root)
 
 
-def test_kernel_is_installed_and_removed(fake: FakeHost, ssh_host: SshHost, tmp_path: Path) -> None:
-    with_grub(fake)
+def test_kernel_is_installed_and_removed(grub: FakeHost, ssh_host: SshHost, tmp_path: Path) -> None:
     with ssh_host.holding("install", "now"):
         assert installing.install(ssh_host, offered(tmp_path))
         assert not installing.install(ssh_host, offered(tmp_path))  # it is there
@@ -175,26 +179,25 @@ def test_kernel_is_installed_and_removed(fake: FakeHost, ssh_host: SshHost, tmp_
     installing.remove(ssh_host, note)
     assert installing.noted(ssh_host) == ()
     assert NEW not in ssh_host.releases()
-    assert not fake.home.exists()
-    assert not (fake.folder / "kernels").exists()
+    assert not grub.home.exists()
+    assert not (grub.folder / "kernels").exists()
 
 
 @pytest.mark.parametrize(
-    ("default", "saved", "mend"),
+    ("loader", "told", "mend"),
     [
-        ('"0"', "x", "GRUB_DEFAULT=saved in /etc/default/grub"),
-        ('"${saved_entry}"', "", f"grub-set-default gnulinux-{DEFAULT}"),
+        (with_grub, ('"0"', "x"), "GRUB_DEFAULT=saved in /etc/default/grub"),
         # A number is another kernel's when one is added; GRUB takes the first for a name it lacks.
-        ('"${saved_entry}"', "0", f"grub-set-default gnulinux-{DEFAULT}"),
-        ('"${saved_entry}"', "1>2", f"grub-set-default gnulinux-{DEFAULT}"),
-        ('"${saved_entry}"', "gnulinux-simple", f"grub-set-default gnulinux-{DEFAULT}"),
-        ('"${saved_entry}"', "gnulinux-9.9.9", f"grub-set-default gnulinux-{DEFAULT}"),
+        *((with_grub, ('"${saved_entry}"', saved), f"grub-set-default gnulinux-{DEFAULT}")
+          for saved in ("", "0", "1>2", "gnulinux-simple", "gnulinux-9.9.9")),
+        *((with_systemd_boot, (default,), "bootctl set-default") for default in ("debian-*", "")),
     ],
-)
+)  # fmt: skip
 def test_a_machine_that_would_boot_the_new_kernel_by_itself_gets_none(
-    fake: FakeHost, ssh_host: SshHost, tmp_path: Path, default: str, saved: str, mend: str
-) -> None:
-    with_grub(fake, default, saved)
+    fake: FakeHost, ssh_host: SshHost, tmp_path: Path,
+    loader: Callable[..., None], told: tuple[str, ...], mend: str,
+) -> None:  # fmt: skip
+    loader(fake, *told)
     with pytest.raises(InfraError, match=f"would boot {NEW} by itself") as raised:
         installing.install(ssh_host, offered(tmp_path))
     assert mend in (raised.value.action or "")
@@ -231,8 +234,8 @@ def test_a_machine_whose_own_kernel_may_not_come_up_gets_no_other_one(
     assert not (fake.folder / "dpkg").exists()
 
 
-def test_a_machine_that_boots_what_it_runs_is_well(fake: FakeHost, ssh_host: SshHost) -> None:
-    with_grub(fake)
+@pytest.mark.usefixtures("grub")
+def test_a_machine_that_boots_what_it_runs_is_well(ssh_host: SshHost) -> None:
     row = next(each for each in capabilities.rows(ssh_host) if each.name == "by itself")
     assert (row.state, row.detail) == (capabilities.Usability.OK, f"it boots {DEFAULT}")
 
@@ -241,18 +244,6 @@ def test_a_default_may_be_a_title(fake: FakeHost, ssh_host: SshHost, tmp_path: P
     with_grub(fake, saved=f"Debian {DEFAULT}")
     with ssh_host.holding("install", "now"):
         assert installing.install(ssh_host, offered(tmp_path))
-
-
-@pytest.mark.parametrize(
-    ("default", "mend"), [("debian-*", "bootctl set-default"), ("", "bootctl set-default")]
-)
-def test_nor_does_one_of_systemd_boot(
-    fake: FakeHost, ssh_host: SshHost, tmp_path: Path, default: str, mend: str
-) -> None:
-    with_systemd_boot(fake, default)
-    with pytest.raises(InfraError, match="by itself") as raised:
-        installing.install(ssh_host, offered(tmp_path))
-    assert mend in (raised.value.action or "")
 
 
 @pytest.mark.parametrize(
@@ -272,17 +263,16 @@ def test_a_default_of_the_firmware_has_to_be_one_entry(
 
 
 def test_a_build_that_hooks_refuse_is_told_by_what_failed_with_the_mend(
-    fake: FakeHost, ssh_host: SshHost, tmp_path: Path
+    grub: FakeHost, ssh_host: SshHost, tmp_path: Path
 ) -> None:
     """As mkinitramfs says it, behind what it begins."""
-    with_grub(fake)
     hook = (
         "#!/bin/sh\necho 'update-initramfs: Generating /boot/initrd.img' >&2\n"
         "echo 'W: zstd compression not supported, using gzip' >&2\n"
         "echo 'E: gzip compression (CONFIG_RD_GZIP) not supported by kernel' >&2\nexit 1\n"
     )
-    fake.program("files/etc/kernel/postinst.d/initramfs-tools", hook)
-    (fake.folder / "files/etc/kernel/postrm.d").mkdir()
+    grub.program("files/etc/kernel/postinst.d/initramfs-tools", hook)
+    (grub.folder / "files/etc/kernel/postrm.d").mkdir()
     image = tmp_path / "bzImage"
     image.write_text("image")
     own = installing.of_build(NEW, image, None, None, tmp_path)
@@ -293,44 +283,40 @@ def test_a_build_that_hooks_refuse_is_told_by_what_failed_with_the_mend(
 
 
 def test_no_sudo_is_told_before_anything_is_installed(
-    fake: FakeHost, ssh_host: SshHost, tmp_path: Path
+    grub: FakeHost, ssh_host: SshHost, tmp_path: Path
 ) -> None:
-    with_grub(fake)
-    fake.program("bin/id", "#!/bin/sh\necho 1000\n")
-    fake.program("bin/sudo", "#!/bin/sh\necho 'sudo: a password is required' >&2\nexit 1\n")
+    grub.program("bin/id", "#!/bin/sh\necho 1000\n")
+    grub.program("bin/sudo", "#!/bin/sh\necho 'sudo: a password is required' >&2\nexit 1\n")
     raised = refused(ssh_host, offered(tmp_path), r"cannot install .*: sudo: a password")
     assert "NOPASSWD: ALL" in (raised.value.action or "")
     assert installing.noted(ssh_host) == ()
-    assert not (fake.folder / "dpkg").exists()
+    assert not (grub.folder / "dpkg").exists()
 
 
 def test_a_full_disk_is_told_and_what_was_begun_is_taken_back(
-    fake: FakeHost, ssh_host: SshHost, tmp_path: Path
+    grub: FakeHost, ssh_host: SshHost, tmp_path: Path
 ) -> None:
-    with_grub(fake)
-    (fake.folder / "full").touch()
-    (fake.folder / f"files/lib/modules/{NEW}").mkdir(parents=True)  # dpkg leaves it
+    (grub.folder / "full").touch()
+    (grub.folder / f"files/lib/modules/{NEW}").mkdir(parents=True)  # dpkg leaves it
     refused(ssh_host, offered(tmp_path), f"cannot install {NEW}: .*No space left on device")
-    assert "--purge" in (fake.folder / "dpkg").read_text()
-    assert not (fake.folder / f"files/lib/modules/{NEW}").exists()
+    assert "--purge" in (grub.folder / "dpkg").read_text()
+    assert not (grub.folder / f"files/lib/modules/{NEW}").exists()
     assert installing.noted(ssh_host) == ()
     assert ssh_host.holder() is None
 
 
 def test_a_kernel_without_an_entry_is_taken_off(
-    fake: FakeHost, ssh_host: SshHost, tmp_path: Path
+    grub: FakeHost, ssh_host: SshHost, tmp_path: Path
 ) -> None:
-    with_grub(fake)
-    (fake.folder / "forgets").touch()
+    (grub.folder / "forgets").touch()
     refused(ssh_host, offered(tmp_path), f"no entry for {NEW} in its boot loader's menu")
     assert NEW not in ssh_host.releases()
 
 
-def test_a_build_comes_with_its_modules(fake: FakeHost, ssh_host: SshHost, tmp_path: Path) -> None:
-    with_grub(fake)
-    hook = f"#!/bin/sh\necho $2 >> {fake.folder}/hooks\nexec {fake.folder}/bin/update-grub\n"
+def test_a_build_comes_with_its_modules(grub: FakeHost, ssh_host: SshHost, tmp_path: Path) -> None:
+    hook = f"#!/bin/sh\necho $2 >> {grub.folder}/hooks\nexec {grub.folder}/bin/update-grub\n"
     for when in ("postinst.d", "postrm.d"):
-        fake.program(f"files/etc/kernel/{when}/zz-grub", hook)
+        grub.program(f"files/etc/kernel/{when}/zz-grub", hook)
     modules = tmp_path / "out/lib/modules" / NEW
     (modules / "kernel").mkdir(parents=True)
     (modules / "modules.order").write_text("kernel/a.ko\n")
@@ -341,20 +327,20 @@ def test_a_build_comes_with_its_modules(fake: FakeHost, ssh_host: SshHost, tmp_p
     config = tmp_path / ".config"
     config.write_text("CONFIG_RD_ZSTD=y")
     own = installing.of_build(NEW, image, tmp_path / "out", config, tmp_path)
-    (fake.folder / "files/lib/modules").mkdir(parents=True)
+    (grub.folder / "files/lib/modules").mkdir(parents=True)
     with ssh_host.holding("install", "now"):
         assert installing.install(ssh_host, own)
-    there = fake.folder / "files/lib/modules" / NEW
+    there = grub.folder / "files/lib/modules" / NEW
     assert (there / "kernel/a.ko").read_text() == "module"
     assert not (there / "build").is_symlink()
-    assert (fake.folder / f"files/boot/vmlinuz-{NEW}").read_text() == "image"
-    kept = fake.folder / f"files/boot/config-{NEW}"
+    assert (grub.folder / f"files/boot/vmlinuz-{NEW}").read_text() == "image"
+    kept = grub.folder / f"files/boot/config-{NEW}"
     assert kept.read_text() == "CONFIG_RD_ZSTD=y"
     installing.remove(ssh_host, Note(release=NEW))
     assert not there.exists()
     assert not kept.exists()
     assert NEW not in ssh_host.releases()
-    assert len((fake.folder / "hooks").read_text().splitlines()) == 2
+    assert len((grub.folder / "hooks").read_text().splitlines()) == 2
 
 
 def test_a_build_without_its_modules_is_refused(tmp_path: Path) -> None:
@@ -375,12 +361,8 @@ def test_notes_of_others_are_not_obeyed(fake: FakeHost, ssh_host: SshHost, text:
 
 def test_a_machine_that_hangs_is_reset_once_for_a_boot(fake: FakeHost, tmp_path: Path) -> None:
     fake.goes_down()
-    reset = tmp_path / "reset"
-    reset.write_text(
-        f"#!/bin/sh\necho reset >> {tmp_path}/resets\nrm -f {fake.folder}/down\n"
-        f"exec {fake.folder}/bin/reboot\n"
-    )
-    reset.chmod(0o755)
+    does = f"echo reset >> {tmp_path}/resets; rm -f {fake.folder}/down"
+    reset = script(tmp_path / "reset", f"{does}\nexec {fake.folder}/bin/reboot")
     with connection("box", "ssh://box", threading.Event()) as connected:
         own = SshHost(connected, boot_s=0.3, most_boots=4, reset=[str(reset)])
         with pytest.raises(BootError, match=f"came back with {DEFAULT}"):
@@ -391,10 +373,10 @@ def test_a_machine_that_hangs_is_reset_once_for_a_boot(fake: FakeHost, tmp_path:
             own.boot(OTHER)
 
 
+@pytest.mark.usefixtures("grub")
 def test_release_takes_off_what_was_installed(
-    fake: FakeHost, ssh_host: SshHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ssh_host: SshHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with_grub(fake)
     monkeypatch.chdir(tmp_path)
     Path("lab.toml").write_text('[pool.box]\nkind = "host"\naddress = "ssh://me@box"\n')
     with ssh_host.holding("install", "now"):
@@ -406,17 +388,16 @@ def test_release_takes_off_what_was_installed(
 
 
 def test_an_installation_goes_on_when_nobody_reads_it_and_the_next_one_waits(
-    fake: FakeHost, ssh_host: SshHost, tmp_path: Path
+    grub: FakeHost, ssh_host: SshHost, tmp_path: Path
 ) -> None:
     """Killed, kdelta leaves dpkg with a pipe that nobody reads; who releases it waits for it."""
-    with_grub(fake)
-    slow = DPKG.format(machine=fake.folder, new=NEW).replace(
+    slow = DPKG.format(machine=grub.folder, new=NEW).replace(
         "-i) ",
-        f"-i) touch {fake.folder}/begun; sleep 2\n"
+        f"-i) touch {grub.folder}/begun; sleep 2\n"
         "    for each in $(seq 3000); do echo unpacking >&2 || exit 1; done\n"
-        f"    echo installed >> {fake.folder}/dpkg; ",
+        f"    echo installed >> {grub.folder}/dpkg; ",
     )
-    fake.program("bin/dpkg", slow)
+    grub.program("bin/dpkg", slow)
     child = os.fork()
     if child == 0:
         try:
@@ -426,13 +407,13 @@ def test_an_installation_goes_on_when_nobody_reads_it_and_the_next_one_waits(
                 installing.install(theirs, offered(tmp_path))
         finally:
             os._exit(0)
-    while not (fake.folder / "begun").exists():
+    while not (grub.folder / "begun").exists():
         time.sleep(0.01)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     (note,) = installing.noted(ssh_host)
     installing.remove(ssh_host, note)
-    done = [line.split()[0] for line in (fake.folder / "dpkg").read_text().splitlines()]
+    done = [line.split()[0] for line in (grub.folder / "dpkg").read_text().splitlines()]
     assert done == ["-i", "installed", "--purge"]
     assert NEW not in ssh_host.releases()
     assert installing.noted(ssh_host) == ()

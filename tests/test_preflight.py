@@ -17,6 +17,7 @@ from kdelta import procfs
 from kdelta.host import facts
 from kdelta.machine.identity import MachineSeen
 from kdelta.sample import HostFacts
+from kernel_tree import script
 
 CPU = "sys/devices/system/cpu"
 CLOCK = "sys/devices/system/clocksource/clocksource0/current_clocksource"
@@ -310,9 +311,7 @@ def test_this_machine_answers_in_words() -> None:
 
 
 def tool(folder: Path, name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder.mkdir(exist_ok=True)
-    (folder / name).write_text(f"#!/bin/sh\n{text}\n")
-    (folder / name).chmod(0o755)
+    script(folder / name, text)
     monkeypatch.setenv("PATH", str(folder))
 
 

@@ -19,6 +19,7 @@ from kdelta.errors import BuildError, InfraError, SpecError
 from kdelta.guests import qemu
 from kdelta.guests.patches import table
 from kdelta.machine.axes import MachineSettings
+from kernel_tree import script
 
 AMD64 = arch.of("amd64")
 SETTINGS = MachineSettings(cpus=2, memory_mib=768, cpu_model="Skylake-Client", cmdline="a=b")
@@ -27,11 +28,7 @@ CHANNELS = qemu.Channels(port=3, serial=4, console=5, orders=6, qmp=7)
 
 def program(folder: Path, says: str) -> Path:
     """A program that says this when asked for its version."""
-    folder.mkdir(exist_ok=True)
-    path = folder / AMD64.qemu
-    path.write_text(f"#!/bin/sh\necho '{says}'\n")
-    path.chmod(0o755)
-    return path
+    return script(folder / AMD64.qemu, f"echo '{says}'")
 
 
 def of_version(version: str) -> qemu.Qemu:

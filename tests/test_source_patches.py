@@ -191,9 +191,7 @@ def test_a_commit_of_another_repository_is_applied_and_undone(tmp_path: Path) ->
     """Programs that its configuration names are never started."""
     root = kernel_tree.committed(tmp_path / "linux")
     ran = tmp_path / "ran"
-    program = tmp_path / "program"
-    program.write_text(f"#!/bin/sh\ntouch {ran}\n")
-    program.chmod(0o755)
+    program = kernel_tree.script(tmp_path / "program", f"touch {ran}")
     slow = kernel_tree.commit(root, kernel_tree.MINCORE.replace("FIRST", "FIRST + 7"), "slow")
     for name in ("core.fsmonitor", "diff.external", "diff.x.textconv", "diff.x.command"):
         kernel_tree.git(root, "config", name, str(program))

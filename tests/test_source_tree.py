@@ -17,6 +17,16 @@ from kdelta.source import build, git, tree_reference
 from kdelta.source.tree import SourceTree, of_commit, of_folder
 
 
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return kernel_tree.make(tmp_path / "linux")
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    return kernel_tree.committed(tmp_path / "linux")
+
+
 def listing(folder: Path) -> dict[str, tuple[int, int]]:
     """Every file below a folder with its size and time (git renews the time of objects it uses)."""
     return {
@@ -29,22 +39,20 @@ def listing(folder: Path) -> dict[str, tuple[int, int]]:
     }
 
 
-def test_a_commit_is_its_own_tree(tmp_path: Path) -> None:
-    root = kernel_tree.committed(tmp_path / "linux")
-    tree = of_commit(root, "main")
-    assert tree.tree == kernel_tree.git(root, "rev-parse", "HEAD^{tree}")
-    assert tree.commit == kernel_tree.git(root, "rev-parse", "HEAD")
+def test_a_commit_is_its_own_tree(clone: Path) -> None:
+    tree = of_commit(clone, "main")
+    assert tree.tree == kernel_tree.git(clone, "rev-parse", "HEAD^{tree}")
+    assert tree.commit == kernel_tree.git(clone, "rev-parse", "HEAD")
     assert tree.name == f"6.17.8-g{tree.commit[:12]}"
-    assert of_folder(root) == tree  # nothing is changed
+    assert of_folder(clone) == tree  # nothing is changed
 
 
-def test_changes_and_new_files_are_part_of_a_work_tree(tmp_path: Path) -> None:
-    root = kernel_tree.committed(tmp_path / "linux")
-    clean = of_folder(root)
-    (root / "mm/mincore.c").write_text("int changed;\n")
-    (root / "mm/new.c").write_text("int new;\n")
-    (root / "mm/old.o").write_text("an object")
-    dirty = of_folder(root)
+def test_changes_and_new_files_are_part_of_a_work_tree(clone: Path) -> None:
+    clean = of_folder(clone)
+    (clone / "mm/mincore.c").write_text("int changed;\n")
+    (clone / "mm/new.c").write_text("int new;\n")
+    (clone / "mm/old.o").write_text("an object")
+    dirty = of_folder(clone)
     assert dirty.name.endswith("-dirty")
     assert not dirty.commit
     assert dirty.line == clean.line
@@ -54,32 +62,29 @@ def test_changes_and_new_files_are_part_of_a_work_tree(tmp_path: Path) -> None:
 
 
 def test_what_the_clone_or_its_user_ignores_is_no_source(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root = kernel_tree.committed(tmp_path / "linux")
-    clean = of_folder(root)
-    (root / ".git/info").mkdir(exist_ok=True)
-    (root / ".git/info/exclude").write_text("/mine")  # no newline
+    clean = of_folder(clone)
+    (clone / ".git/info").mkdir(exist_ok=True)
+    (clone / ".git/info/exclude").write_text("/mine")  # no newline
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     kernel_tree.written(tmp_path / "config/git", {"ignore": "*.swp\n"})
-    kernel_tree.written(root, {"mine": "x", "mm/.mincore.c.swp": "x"})
-    assert of_folder(root) == clean
+    kernel_tree.written(clone, {"mine": "x", "mm/.mincore.c.swp": "x"})
+    assert of_folder(clone) == clean
 
 
-def test_an_index_that_git_cannot_use_costs_time_and_nothing_else(tmp_path: Path) -> None:
-    root = kernel_tree.committed(tmp_path / "linux")
-    clean = of_folder(root)
-    (root / ".git/index").write_bytes(b"DIRC, cut short")
-    assert of_folder(root) == clean
+def test_an_index_that_git_cannot_use_costs_time_and_nothing_else(clone: Path) -> None:
+    clean = of_folder(clone)
+    (clone / ".git/index").write_bytes(b"DIRC, cut short")
+    assert of_folder(clone) == clean
 
 
-def test_a_repository_is_not_written(tmp_path: Path) -> None:
-    root = kernel_tree.committed(tmp_path / "linux")
-    (root / "mm/mincore.c").write_text("int changed;\n")
-    before = listing(root)
-    of_folder(root)
-    of_commit(root, "HEAD")
-    assert listing(root) == before
+def test_a_repository_is_not_written(clone: Path) -> None:
+    (clone / "mm/mincore.c").write_text("int changed;\n")
+    before = listing(clone)
+    of_folder(clone)
+    of_commit(clone, "HEAD")
+    assert listing(clone) == before
 
 
 def test_a_folder_without_git_is_read_once_and_never_written(tmp_path: Path) -> None:
@@ -99,8 +104,7 @@ def test_a_folder_without_git_is_read_once_and_never_written(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("damage", [b"", b"DIRC, cut short"])
-def test_an_index_that_is_damaged_is_made_again(tmp_path: Path, damage: bytes) -> None:
-    root = kernel_tree.make(tmp_path / "linux")
+def test_an_index_that_is_damaged_is_made_again(root: Path, damage: bytes) -> None:
     first = of_folder(root)
     (index,) = (cache.root() / "sources").glob("folder-*.index")
     index.write_bytes(damage)
@@ -108,16 +112,14 @@ def test_an_index_that_is_damaged_is_made_again(tmp_path: Path, damage: bytes) -
     assert of_folder(root) == first
 
 
-def test_a_file_that_is_ignored_by_now_is_no_source(tmp_path: Path) -> None:
-    root = kernel_tree.make(tmp_path / "linux")
+def test_a_file_that_is_ignored_by_now_is_no_source(root: Path) -> None:
     (root / "mm/notes").write_text("mine\n")
     assert of_folder(root).read("mm/notes") == b"mine\n"
     (root / "mm/.gitignore").write_text("notes\n")
     assert of_folder(root).read("mm/notes") is None
 
 
-def test_an_edit_of_the_same_size_is_seen(tmp_path: Path) -> None:
-    root = kernel_tree.make(tmp_path / "linux")
+def test_an_edit_of_the_same_size_is_seen(root: Path) -> None:
     first = of_folder(root)
     path = root / "include/linux/mm.h"
     times = path.stat()
@@ -133,31 +135,27 @@ def test_folder_and_repository_of_equal_files_are_equal(tmp_path: Path) -> None:
     assert plain.tree == of_folder(kernel_tree.committed(tmp_path / "git")).tree
 
 
-def test_two_work_trees_of_a_repository_share_a_line(tmp_path: Path) -> None:
-    root = kernel_tree.committed(tmp_path / "linux")
-    kernel_tree.git(root, "worktree", "add", "--quiet", "--detach", str(tmp_path / "second"))
-    assert of_folder(tmp_path / "second").line == of_folder(root).line
+def test_two_work_trees_of_a_repository_share_a_line(clone: Path, tmp_path: Path) -> None:
+    kernel_tree.git(clone, "worktree", "add", "--quiet", "--detach", str(tmp_path / "second"))
+    assert of_folder(tmp_path / "second").line == of_folder(clone).line
 
 
 def test_git_variables_of_the_caller_do_not_matter(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root = kernel_tree.make(tmp_path / "linux")
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "none"))
     monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "none/index"))
     assert of_folder(root).read("Kbuild") == b"# nothing\n"
 
 
 @pytest.mark.parametrize("missing", ["Makefile", "Kbuild"])
-def test_what_is_no_kernel_is_refused(tmp_path: Path, missing: str) -> None:
-    root = kernel_tree.make(tmp_path / "linux")
+def test_what_is_no_kernel_is_refused(root: Path, missing: str) -> None:
     (root / missing).unlink()
     with pytest.raises(SpecError, match="not the source of a Linux kernel"):
         of_folder(root)
 
 
-def test_a_makefile_without_version_is_refused(tmp_path: Path) -> None:
-    root = kernel_tree.make(tmp_path / "linux")
+def test_a_makefile_without_version_is_refused(root: Path) -> None:
     (root / "Makefile").write_text("all:\n")
     with pytest.raises(SpecError, match="says no version"):
         of_folder(root)
@@ -165,20 +163,17 @@ def test_a_makefile_without_version_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("said", ["", "echo /", "echo x", "yes | head -n 9"])
 def test_a_git_that_answers_anything_is_told(
-    said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    said: str, clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root = kernel_tree.committed(tmp_path / "linux")
-    (tmp_path / "git").write_text(f"#!/bin/sh\n{said}\n")
-    (tmp_path / "git").chmod(0o755)
+    kernel_tree.script(tmp_path / "git", said)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with pytest.raises(InfraError, match="git gave no answer that can be read: "):
-        of_commit(root, "HEAD")
+        of_commit(clone, "HEAD")
 
 
-def test_unknown_commits_and_folders_are_refused(tmp_path: Path) -> None:
-    root = kernel_tree.committed(tmp_path / "linux")
+def test_unknown_commits_and_folders_are_refused(clone: Path, tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="no commit v9"):
-        of_commit(root, "v9")
+        of_commit(clone, "v9")
     with pytest.raises(SpecError, match="not in a git repository"):
         of_commit(kernel_tree.make(tmp_path / "plain"), "HEAD")
     with pytest.raises(SpecError, match="no such folder"):
@@ -256,8 +251,7 @@ def test_a_release_is_configured_as_its_package_is(tmp_path: Path) -> None:
     assert (alike.name, alike.whole, alike.options["MM"]) == ("6.17.8", True, "y")
 
 
-def test_a_named_configuration_and_a_folder_need_no_package(tmp_path: Path) -> None:
-    root = kernel_tree.make(tmp_path / "linux")
+def test_a_named_configuration_and_a_folder_need_no_package(root: Path) -> None:
     for text in ("tree:deb:6.17.8+config=deb", f"tree:{root}"):
         assert tree_reference.configured(tree_reference.parse(text), unpackaged).name == "deb"
 
@@ -364,16 +358,17 @@ TRAPS = [
 
 
 @pytest.mark.parametrize("trap", TRAPS, ids=lambda trap: str(trap.__name__))
-def test_what_stranger_configured_never_runs(trap: Callable[[Path], None], tmp_path: Path) -> None:
-    root = kernel_tree.committed(tmp_path / "linux")
-    first = kernel_tree.git(root, "rev-parse", "HEAD")
-    second = kernel_tree.commit(root, "int second;\n", "second")
-    trap(root)
-    (root / "mm/mincore.c").write_text("int changed;\n")
+def test_what_stranger_configured_never_runs(
+    trap: Callable[[Path], None], clone: Path, tmp_path: Path
+) -> None:
+    first = kernel_tree.git(clone, "rev-parse", "HEAD")
+    second = kernel_tree.commit(clone, "int second;\n", "second")
+    trap(clone)
+    (clone / "mm/mincore.c").write_text("int changed;\n")
     try:
-        assert of_folder(root).read("mm/mincore.c") == b"int changed;\n"
-        of_commit(root, first)
-        history = History(root, first, second)
+        assert of_folder(clone).read("mm/mincore.c") == b"int changed;\n"
+        of_commit(clone, first)
+        history = History(clone, first, second)
         assert history.row(second)
         history.commit(history.bad)
     except KdeltaError:

@@ -21,7 +21,7 @@ from kdelta.run import arms
 from kdelta.run.timed import HostTrials, Timing, check_here, time_here
 from kdelta.sample import Outcome, StateField, TrialRecord, TrialResult
 from kdelta.study import plan, spec
-from test_doctor import script
+from kernel_tree import script
 
 NEVER = threading.Event()
 HOST = next((a for a in arch.ARCHES.values() if a.uname == os.uname().machine), None)

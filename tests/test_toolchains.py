@@ -21,6 +21,7 @@ from kdelta import arch, cache, process, toolchains
 from kdelta.archive import deb
 from kdelta.archive.index import Package
 from kdelta.errors import InfraError, SpecError
+from kernel_tree import script
 
 GNU = arch.native().gnu
 DEBIAN_GNU = GNU.replace("_", "-")
@@ -93,10 +94,7 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeArchive:
     fake = FakeArchive(tmp_path / "debs")
     monkeypatch.setattr(toolchains, "Archive", lambda *_: fake)
     monkeypatch.setattr(deb, "_own_libc", lambda: "2.36")
-    bin_folder = tmp_path / "bin"
-    bin_folder.mkdir()
-    (bin_folder / "patchelf").write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/patched\n')
-    (bin_folder / "patchelf").chmod(0o755)
+    bin_folder = script(tmp_path / "bin/patchelf", f'echo "$@" >> {tmp_path}/patched').parent
     monkeypatch.setenv("PATH", f"{bin_folder}:/usr/bin:/bin")
     return fake
 
@@ -224,9 +222,7 @@ def test_none_has_it() -> None:
 
 def test_this_systems_compiler_comes_first(archive: FakeArchive, tmp_path: Path) -> None:
     gcc98(archive, "98.1-1", "sid")
-    own = tmp_path / "bin" / "gcc-98"
-    own.write_text('#!/bin/sh\nexec gcc "$@"\n')
-    own.chmod(0o755)
+    own = script(tmp_path / "bin" / "gcc-98", 'exec gcc "$@"')
     chain = toolchains.find("gcc-98")
     assert (chain.cc, chain.version) == (own, "")
     assert archive.taken == []

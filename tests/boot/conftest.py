@@ -3,15 +3,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from boot import lab
+from boot.command import Command
+from kdelta import data
 
 
 @pytest.fixture(autouse=True)
 def _counted_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """What an earlier session counted shows nothing."""
     monkeypatch.setenv("KDELTA_RESULTS_MIB", "0")
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Command:
+    return Command(tmp_path / "runs", data.directory("workloads"))
 
 
 @pytest.fixture(scope="session")

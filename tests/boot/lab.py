@@ -81,37 +81,33 @@ def run_scenario(
     return run_trial(bench, kernel or machine.kernel, scenario, source, folder / "0000")
 
 
-def sabotaged(reference: str, folder: Path, honest: str, broken: str) -> Path:
-    """A scenario's program, in a folder, with a text that occurs once replaced."""
+def facts(result: TrialResult, when: str) -> dict[str, str]:
+    """What was stated of the page state: before, during or after the windows."""
+    return {field.name: field.value for field in result.state if field.when == when}
+
+
+def betrayed(
+    machine: Machine,
+    reference: str,
+    honest: str,
+    broken: str,
+    *facts: str,
+    folder: Path,
+    **settings: Any,
+) -> None:
+    """Fail unless a scenario is INVALID for these facts when its program breaks its promise.
+
+    honest, broken: text of the program, which occurs once, and what replaces it.
+    """
     load, _ = workload.parse_reference(reference)
     source = load.program.read_text()
     assert source.count(honest) == 1
     path = folder / load.program.name
     path.write_text(source.replace(honest, broken))
-    return path
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sabotage:
-    """A scenario whose program does something else than it promises, and the fact that tells.
-
-    honest, broken: text of the program, which occurs once, and what replaces it.
-    """
-
-    scenario: str
-    honest: str
-    broken: str
-    fact: str
-
-    def program(self, folder: Path) -> Path:
-        """The changed program, in a folder."""
-        return sabotaged(self.scenario, folder, self.honest, self.broken)
-
-    def check(self, machine: Machine, folder: Path, **settings: Any) -> None:
-        """Fail unless the changed program is INVALID for that fact."""
-        result = run_scenario(machine, self.scenario, folder, self.program(folder), **settings)
-        assert result.outcome is Outcome.INVALID
-        assert self.fact in result.reason
+    result = run_scenario(machine, reference, folder, path, **settings)
+    assert result.outcome is Outcome.INVALID
+    for fact in facts:
+        assert fact in result.reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

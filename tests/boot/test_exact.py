@@ -48,19 +48,19 @@ def test_a_loop_that_crosses_a_page_of_code_counts_exactly(machine: Machine) -> 
     assert machine.oracle("cross", ROUNDS, 4).user() == [2 + 4 * ROUNDS] * 4
 
 
-@pytest.mark.parametrize("cpus", ["machine", "pair"])
+@pytest.mark.parametrize(
+    ("cpus", "what", "user"),
+    [
+        ("machine", "touch", 2 + 6 * PAGES),
+        ("pair", "touch", 2 + 6 * PAGES),
+        ("machine", "touch-last", 3 + 4 * PAGES),  # the last instruction of a block faults
+    ],
+)
 def test_a_fault_in_every_round_neither_adds_nor_loses(
-    cpus: str, request: pytest.FixtureRequest
+    cpus: str, what: str, user: int, request: pytest.FixtureRequest
 ) -> None:
-    counted = request.getfixturevalue(cpus).oracle("touch", PAGES, 4)
-    assert counted.user() == [2 + 6 * PAGES] * 4
-    for window in counted.windows:
-        assert counted.calls(window, "asm_exc_page_fault") == PAGES
-
-
-def test_a_faulting_last_instruction_of_a_block_counts_once(machine: Machine) -> None:
-    counted = machine.oracle("touch-last", PAGES, 4)
-    assert counted.user() == [3 + 4 * PAGES] * 4
+    counted = request.getfixturevalue(cpus).oracle(what, PAGES, 4)
+    assert counted.user() == [user] * 4
     for window in counted.windows:
         assert counted.calls(window, "asm_exc_page_fault") == PAGES
 
@@ -155,18 +155,13 @@ def test_a_window_whose_task_gave_way_is_flagged(machine: Machine) -> None:
     assert set(gave_way) == {True, False}
 
 
-def test_a_child_of_the_window_is_counted(machine: Machine) -> None:
-    """A child runs a loop of known length and ends, while its parent waits."""
-    short, long = (machine.oracle("child", rounds, 4) for rounds in (ROUNDS, 2 * ROUNDS))
+@pytest.mark.parametrize("what", ["child", "partner"])
+def test_a_child_of_the_window_or_from_before_it_is_counted(machine: Machine, what: str) -> None:
+    """It runs a loop of known length and ends, while its parent waits; or waits and is woken."""
+    short, long = (machine.oracle(what, rounds, 4) for rounds in (ROUNDS, 2 * ROUNDS))
     assert mode(long.user()) - mode(short.user()) == 2 * ROUNDS
     for window in long.windows:
-        assert long.calls(window, "do_exit") == 1
-
-
-def test_a_child_from_before_the_windows_is_counted(machine: Machine) -> None:
-    """A child that was made before, and waits, is woken by each window, and runs a loop."""
-    short, long = (machine.oracle("partner", rounds, 4) for rounds in (ROUNDS, 2 * ROUNDS))
-    assert mode(long.user()) - mode(short.user()) == 2 * ROUNDS
+        assert what != "child" or long.calls(window, "do_exit") == 1
 
 
 def test_only_the_cpu_of_the_marks_is_counted(pair: Machine) -> None:

@@ -24,11 +24,6 @@ pytestmark = pytest.mark.boot
 MEBIBYTE = 1 << 20
 
 
-@pytest.fixture(scope="session")
-def victim() -> Machine:
-    return lab.machine("6.17")
-
-
 def fail(machine: Machine, how: str, folder: Path, timeout_s: float = 60.0) -> TrialResult:
     """Run the workload `faulty` in a trial."""
     scenario = workload.load("mincore").scenarios[0]
@@ -54,10 +49,10 @@ def fail(machine: Machine, how: str, folder: Path, timeout_s: float = 60.0) -> T
     ],
 )
 def test_a_failing_guest_is_typed_and_explained(
-    how: str, reason: str, victim: Machine, tmp_path: Path
+    how: str, reason: str, machine: Machine, tmp_path: Path
 ) -> None:
     began = time.monotonic()
-    result = fail(victim, how, tmp_path / "0000")
+    result = fail(machine, how, tmp_path / "0000")
     assert time.monotonic() - began < 300  # not until the time of a hang is over
     own = how in ("partial", "silent", "unclosed")  # the end is the program's own
     assert result.outcome is (Outcome.PROGRAM_ERROR if own else Outcome.GUEST_ERROR)
@@ -66,8 +61,8 @@ def test_a_failing_guest_is_typed_and_explained(
     assert (tmp_path / result.artifacts["command"].partition("/")[2]).is_file()
 
 
-def test_the_console_of_a_panic_is_kept(victim: Machine, tmp_path: Path) -> None:
-    result = fail(victim, "panic", tmp_path / "0000")
+def test_the_console_of_a_panic_is_kept(machine: Machine, tmp_path: Path) -> None:
+    result = fail(machine, "panic", tmp_path / "0000")
     assert result.artifacts["console"].endswith("0000/console.log")
     console = (tmp_path / "0000" / "console.log").read_text()
     assert "sysrq: Trigger a crash" in console
@@ -75,16 +70,16 @@ def test_the_console_of_a_panic_is_kept(victim: Machine, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("how", ["hang", "spin"])
-def test_a_hanging_workload_ends_at_the_timeout(how: str, victim: Machine, tmp_path: Path) -> None:
+def test_a_hanging_workload_ends_at_the_timeout(how: str, machine: Machine, tmp_path: Path) -> None:
     began = time.monotonic()
-    result = fail(victim, how, tmp_path / "0000", timeout_s=5)
+    result = fail(machine, how, tmp_path / "0000", timeout_s=5)
     assert 5 <= time.monotonic() - began < 200
     assert result.outcome is Outcome.GUEST_ERROR
     assert "the guest did not do its orders within 5 s" in result.reason
 
 
-def test_endless_output_is_cut_off(victim: Machine, tmp_path: Path) -> None:
-    result = fail(victim, "flood", tmp_path / "0000")
+def test_endless_output_is_cut_off(machine: Machine, tmp_path: Path) -> None:
+    result = fail(machine, "flood", tmp_path / "0000")
     assert result.outcome is Outcome.GUEST_ERROR
     assert "the program printed more than 64 MiB" in result.reason
     assert sum(path.stat().st_size for path in (tmp_path / "0000").iterdir()) < 64 * MEBIBYTE
@@ -98,32 +93,32 @@ def test_endless_output_is_cut_off(victim: Machine, tmp_path: Path) -> None:
     ],
 )
 def test_an_order_that_pid_1_cannot_pass_on_is_refused(
-    arguments: list[str], reason: str, victim: Machine
+    arguments: list[str], reason: str, machine: Machine
 ) -> None:
     with pytest.raises(GuestFault, match=reason):
-        victim.count(lab.PROGRAMS / "peek.c", *arguments)
+        machine.count(lab.PROGRAMS / "peek.c", *arguments)
 
 
-def test_a_kernel_that_panics_at_boot(victim: Machine, tmp_path: Path) -> None:
+def test_a_kernel_that_panics_at_boot(machine: Machine, tmp_path: Path) -> None:
     settings = MachineSettings(cmdline="rdinit=/nonexistent")
-    result = fail(replace(victim, settings=settings), "silent", tmp_path / "0000")
+    result = fail(replace(machine, settings=settings), "silent", tmp_path / "0000")
     assert result.outcome is Outcome.BOOT_ERROR
     assert "Kernel panic - not syncing: VFS: Unable to mount root fs" in result.reason
     assert "Call Trace" in (tmp_path / "0000" / "console.log").read_text()
 
 
-def test_an_image_with_a_damaged_payload(victim: Machine, tmp_path: Path) -> None:
-    image = bytearray(victim.kernel.image.read_bytes())
+def test_an_image_with_a_damaged_payload(machine: Machine, tmp_path: Path) -> None:
+    image = bytearray(machine.kernel.image.read_bytes())
     middle = len(image) // 2
     image[middle : middle + 4096] = bytes(4096)
     (tmp_path / "bzImage").write_bytes(image)
-    broken = replace(victim, kernel=replace(victim.kernel, image=tmp_path / "bzImage"))
+    broken = replace(machine, kernel=replace(machine.kernel, image=tmp_path / "bzImage"))
     with pytest.raises(BootError, match="PID 1 did not greet within 3 s"):
         broken.checkpoint(timeout=3)
 
 
-def test_what_the_guest_did_not_get_is_invalid(victim: Machine, tmp_path: Path) -> None:
-    small = replace(victim, settings=MachineSettings(cmdline="mem=700M"))
+def test_what_the_guest_did_not_get_is_invalid(machine: Machine, tmp_path: Path) -> None:
+    small = replace(machine, settings=MachineSettings(cmdline="mem=700M"))
     load, scenario = workload.parse_reference("mincore:no_thp_pte_scan_4m")
     result = run_trial(small.bench(), small.kernel, scenario, load.program, tmp_path / "0000")
     assert result.outcome is Outcome.INVALID
@@ -131,25 +126,25 @@ def test_what_the_guest_did_not_get_is_invalid(victim: Machine, tmp_path: Path) 
 
 
 def test_a_plugin_that_does_not_load_is_this_machines_fault(
-    victim: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = tmp_path / "insns.so"
     broken.write_bytes(b"\x7fELF and nothing more")
-    saved = (victim.checkpoint().folder / "state").stat()  # needs no plugin
+    saved = (machine.checkpoint().folder / "state").stat()  # needs no plugin
     monkeypatch.setattr(qemu, "plugin", lambda: broken)
     with pytest.raises(InfraError, match=r"insns\.so"):
-        fail(victim, "silent", tmp_path / "0000")
-    assert (victim.checkpoint().folder / "state").stat().st_ino == saved.st_ino
+        fail(machine, "silent", tmp_path / "0000")
+    assert (machine.checkpoint().folder / "state").stat().st_ino == saved.st_ino
 
 
-def test_a_kernel_that_cannot_have_the_cpu_model(victim: Machine) -> None:
-    strange = replace(victim, settings=MachineSettings(cpu_model="nonsense"))
+def test_a_kernel_that_cannot_have_the_cpu_model(machine: Machine) -> None:
+    strange = replace(machine, settings=MachineSettings(cpu_model="nonsense"))
     with pytest.raises(InfraError, match="nonsense"):
         strange.checkpoint()
 
 
-def test_a_cpu_that_this_qemu_has_not_is_refused_before_a_boot(victim: Machine) -> None:
-    emulator = victim.bench().emulator
+def test_a_cpu_that_this_qemu_has_not_is_refused_before_a_boot(machine: Machine) -> None:
+    emulator = machine.bench().emulator
     qemu.check_cpu(emulator, MachineSettings(cpu_model="qemu64,+avx2"))
     for name, told in (
         ("nonsense", "has no CPU nonsense: unable to find"),

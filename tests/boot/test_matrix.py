@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from boot.command import Command, ended, until
-from kdelta import data
 from kdelta.journal.run import RunJournal
 from kdelta.sample import TrialResult
 
@@ -40,11 +39,6 @@ kernels = ["6.1", "7.1"]
 cpu_model = ["everyday", "icelake", "zen3"]
 """
 SURVEY = ("survey", "--only", "control:getppid", "--only", "unmap:munmap", "--kernels", "6.12,6.17")
-
-
-@pytest.fixture
-def command(tmp_path: Path) -> Command:
-    return Command(tmp_path / "runs", data.directory("workloads"))
 
 
 def test_guests_get_every_point_and_say_so(command: Command, tmp_path: Path) -> None:

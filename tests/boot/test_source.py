@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from boot.command import Command, outputs, until
-from kdelta import cache, data
+from kdelta import cache
 from kdelta.journal.run import RunJournal
 from kdelta.kernels.reference import built
 from kdelta.source.build import Build
@@ -26,11 +26,6 @@ MPROTECT = "mprotect:shared_dirty_full_toggle_16m"
 def original() -> Build:
     """Minutes when nothing of it is in the cache."""
     return built(RELEASE)
-
-
-@pytest.fixture
-def command(tmp_path: Path) -> Command:
-    return Command(tmp_path / "runs", data.directory("workloads"))
 
 
 def per_page(command: Command, scenario: str, *references: str) -> list[dict[str, float]]:

@@ -11,7 +11,7 @@ import pytest
 from msgspec import structs
 
 from boot import lab
-from boot.lab import Machine, Sabotage, run_scenario
+from boot.lab import Machine, betrayed, run_scenario
 from kdelta.sample import Outcome, TrialResult
 
 pytestmark = pytest.mark.boot
@@ -65,8 +65,7 @@ def test_every_page_is_cleared_once(guest: Machine, name: str, pages: int, tmp_p
 def test_a_broken_contract_is_betrayed(
     guest: Machine, name: str, honest: str, broken: str, fact: str, tmp_path: Path
 ) -> None:
-    scenario = f"demand_fault:{name}"
-    Sabotage(scenario=scenario, honest=honest, broken=broken, fact=fact).check(guest, tmp_path)
+    betrayed(guest, f"demand_fault:{name}", honest, broken, fact, folder=tmp_path)
 
 
 @pytest.mark.parametrize(

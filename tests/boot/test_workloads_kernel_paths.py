@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from boot import lab
-from boot.lab import Machine, Sabotage, run_scenario
-from kdelta.sample import Outcome, TrialResult
+from boot.lab import Machine, betrayed, facts, run_scenario
+from kdelta.sample import Outcome
 from kdelta.workload import load, parse_reference
 
 pytestmark = pytest.mark.boot
@@ -22,10 +22,6 @@ MIGRATE = "migrate_pages:migrate_pages_4m_2nodes"
 def four_cpus() -> Machine:
     """Four CPUs."""
     return lab.machine("6.17", cpus=FOUR_CPUS)
-
-
-def facts(result: TrialResult, when: str) -> dict[str, str]:
-    return {field.name: field.value for field in result.state if field.when == when}
 
 
 @pytest.mark.parametrize(
@@ -76,34 +72,30 @@ def test_workers_are_pinned_each_to_its_own_cpu(four_cpus: Machine) -> None:
 
 
 @pytest.mark.parametrize(
-    "sabotage",
+    ("scenario", "honest", "broken", "fact"),
     [
-        Sabotage(scenario="flistxattr:tmpfs_4_names",
-         honest="name_of(name, i);\n\t\tif (!fsetxattr",
-         broken="name_of(name, i + 1);\n\t\tif (!fsetxattr",
-         fact="names_listed before is 3, not 4"),
-        Sabotage(scenario="mseal:already_sealed_64_vmas",
-         honest="if (syscall(__NR_mseal, start, s->bytes, 0)) {",
-         broken="if (syscall(__NR_mseal, start, s->bytes - PIECE, 0)) {",
-         fact="sealed_vmas before is 63, not 64"),
-        Sabotage(scenario="inotify_churn:distinct_1",
-         honest="for (unsigned int i = 0; i < GROUPS; i++)\n\t\tif (inotify_rm_watch",
-         broken="for (unsigned int i = 0; i < GROUPS - 1; i++)\n\t\tif (inotify_rm_watch",
-         fact="watches_left before is 1, not 0"),
-        Sabotage(scenario="inotify_churn:shared_1",
-         honest="if (setup.shared && inotify_add_watch(setup.keeper",
-         broken="if (!setup.shared && inotify_add_watch(setup.keeper",
-         fact="watches_kept before is 0, not 1"),
-        Sabotage(scenario=MIGRATE,  # left behind
-         honest="KD_WINDOW(BACK, migrate(1, 0));", broken="KD_WINDOW(BACK, migrate(0, 1));",
-         fact="node0_pages after is 0, not 1024"),
-        Sabotage(scenario=MIGRATE, honest="kd_fault_in(start, s->bytes, false);",
-         broken="kd_fault_in(start, s->bytes, true);", fact="thp_pages before is 1024, not 0"),
+        ("flistxattr:tmpfs_4_names", "name_of(name, i);\n\t\tif (!fsetxattr",
+         "name_of(name, i + 1);\n\t\tif (!fsetxattr", "names_listed before is 3, not 4"),
+        ("mseal:already_sealed_64_vmas", "if (syscall(__NR_mseal, start, s->bytes, 0)) {",
+         "if (syscall(__NR_mseal, start, s->bytes - PIECE, 0)) {",
+         "sealed_vmas before is 63, not 64"),
+        ("inotify_churn:distinct_1",
+         "for (unsigned int i = 0; i < GROUPS; i++)\n\t\tif (inotify_rm_watch",
+         "for (unsigned int i = 0; i < GROUPS - 1; i++)\n\t\tif (inotify_rm_watch",
+         "watches_left before is 1, not 0"),
+        ("inotify_churn:shared_1", "if (setup.shared && inotify_add_watch(setup.keeper",
+         "if (!setup.shared && inotify_add_watch(setup.keeper", "watches_kept before is 0, not 1"),
+        (MIGRATE, "KD_WINDOW(BACK, migrate(1, 0));",  # left behind
+         "KD_WINDOW(BACK, migrate(0, 1));", "node0_pages after is 0, not 1024"),
+        (MIGRATE, "kd_fault_in(start, s->bytes, false);", "kd_fault_in(start, s->bytes, true);",
+         "thp_pages before is 1024, not 0"),
     ],
-    ids=lambda sabotage: sabotage.fact.replace(" ", "-"),
 )  # fmt: skip
-def test_a_broken_contract_is_invalid(sabotage: Sabotage, machine: Machine, tmp_path: Path) -> None:
-    sabotage.check(machine, tmp_path, nodes=2 if sabotage.scenario == MIGRATE else 1)
+def test_a_broken_contract_is_invalid(
+    scenario: str, honest: str, broken: str, fact: str, machine: Machine, tmp_path: Path
+) -> None:
+    nodes = 2 if scenario == MIGRATE else 1
+    betrayed(machine, scenario, honest, broken, fact, folder=tmp_path, nodes=nodes)
 
 
 @pytest.mark.parametrize(

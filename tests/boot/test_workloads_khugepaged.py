@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 
 from boot import lab
-from boot.lab import Machine, Sabotage, run_scenario
+from boot.lab import Machine, betrayed, run_scenario
 from kdelta.sample import Outcome, TrialResult
 
 pytestmark = pytest.mark.boot
@@ -97,7 +97,7 @@ def test_the_statuses_of_a_full_scan(before: Machine, after: Machine, tmp_path: 
 def test_a_broken_promise_is_invalid(
     honest: str, broken: str, fact: str, before: Machine, tmp_path: Path
 ) -> None:
-    Sabotage(scenario=STEPPED, honest=honest, broken=broken, fact=fact).check(before, tmp_path)
+    betrayed(before, STEPPED, honest, broken, fact, folder=tmp_path)
 
 
 def test_without_huge_pages_it_is_skipped(before: Machine, tmp_path: Path) -> None:

@@ -31,11 +31,6 @@ def machine() -> lab.Machine:
     return lab.machine("6.12")
 
 
-def facts(result: TrialResult) -> dict[str, str]:
-    """What was stated of the windows."""
-    return {field.name: field.value for field in result.state if field.when == "during"}
-
-
 def seen(result: TrialResult) -> MachineSeen:
     """What the guest said of its machine."""
     assert result.facts
@@ -51,7 +46,7 @@ def calls(result: TrialResult, phase: str, function: str) -> int:
 def test_without_swap_no_page_leaves(machine: lab.Machine, tmp_path: Path) -> None:
     result = lab.run_scenario(machine, SMALL, tmp_path)
     assert result.outcome is Outcome.OK, result.reason
-    told = facts(result)
+    told = lab.facts(result, "during")
     assert (told["advised_present_pages"], told["advised_swapped_pages"]) == ("4096", "0")
     assert told["advised_reclaimed_pages"] == "0"
     assert "pswpout" not in told
@@ -66,7 +61,7 @@ def test_zram_takes_every_page_and_its_functions_have_names(
     assert result.outcome is Outcome.OK, result.reason
     assert not result.fresh_boot
     assert seen(result).swap == f"/dev/zram0 {(SWAP_BYTES >> 10) - 4}"
-    told = facts(result)
+    told = lab.facts(result, "during")
     assert (told["advised_present_pages"], told["advised_swapped_pages"]) == ("0", str(PAGES))
     assert told["advised_reclaimed_pages"] == str(PAGES)
     assert told["pswpout"] == told["pswpin"] == str(10 * PAGES)
@@ -85,41 +80,33 @@ def test_a_disk_takes_every_page(machine: lab.Machine, tmp_path: Path) -> None:
     assert result.outcome is Outcome.OK, result.reason
     assert result.fresh_boot
     assert (seen(result).swap or "").startswith("/dev/nvme0n1 ")
-    told = facts(result)
+    told = lab.facts(result, "during")
     assert (told["advised_present_pages"], told["advised_swapped_pages"]) == ("0", str(PAGES))
     assert told["pswpout"] == str(10 * PAGES)
     assert calls(result, "touch", "asm_exc_page_fault") == PAGES
     assert not list(tmp_path.rglob("swap.img"))
 
 
-def test_a_huge_page_where_none_may_be(machine: lab.Machine, tmp_path: Path) -> None:
-    program = lab.sabotaged(
-        SMALL, tmp_path, "kd_no_thp(start, s->bytes)", "madvise(start, 0, MADV_NORMAL)"
-    )
-    result = lab.run_scenario(machine, SMALL, tmp_path, program=program)
-    assert result.outcome is Outcome.INVALID
-    assert "thp_eligible before is 1, not 0" in result.reason
-    assert "anon_huge_kb before is 16384, not 0" in result.reason
-
-
-def test_a_call_that_pages_nothing_out(machine: lab.Machine, tmp_path: Path) -> None:
-    program = lab.sabotaged(
-        SMALL, tmp_path, "madvise(start, bytes, MADV_PAGEOUT)", "madvise(start, bytes, MADV_COLD)"
-    )
-    result = lab.run_scenario(machine, ZRAM, tmp_path, swap="zram", program=program)
-    assert result.outcome is Outcome.INVALID
-    assert f"advised_present_pages during is {PAGES}, not 0" in result.reason
-    assert f"advised_swapped_pages during is 0, not {PAGES}" in result.reason
-
-
-def test_a_mapping_that_shrank(machine: lab.Machine, tmp_path: Path) -> None:
-    program = lab.sabotaged(
-        SMALL, tmp_path, "\taudit(KD_AFTER, s, start);\n",
-        "\tmunmap(start, KD_PAGE);\n\taudit(KD_AFTER, s, start);\n",
-    )  # fmt: skip
-    result = lab.run_scenario(machine, SMALL, tmp_path, program=program)
-    assert result.outcome is Outcome.INVALID
-    assert "present_pages after is 4095, not 4096" in result.reason
+@pytest.mark.parametrize(
+    ("name", "swap", "honest", "broken", "told"),
+    [
+        (SMALL, "", "kd_no_thp(start, s->bytes)", "madvise(start, 0, MADV_NORMAL)",
+         ("thp_eligible before is 1, not 0", "anon_huge_kb before is 16384, not 0")),
+        (ZRAM, "zram",  # nothing is paged out
+         "madvise(start, bytes, MADV_PAGEOUT)", "madvise(start, bytes, MADV_COLD)",
+         (f"advised_present_pages during is {PAGES}, not 0",
+          f"advised_swapped_pages during is 0, not {PAGES}")),
+        (SMALL, "",  # a mapping that shrank
+         "\taudit(KD_AFTER, s, start);\n",
+         "\tmunmap(start, KD_PAGE);\n\taudit(KD_AFTER, s, start);\n",
+         ("present_pages after is 4095, not 4096",)),
+    ],
+)  # fmt: skip
+def test_a_broken_contract_is_invalid(
+    name: str, swap: str, honest: str, broken: str, told: tuple[str, ...],
+    machine: lab.Machine, tmp_path: Path,
+) -> None:  # fmt: skip
+    lab.betrayed(machine, name, honest, broken, *told, folder=tmp_path, swap=swap)
 
 
 @pytest.mark.parametrize(
