@@ -329,7 +329,7 @@ def test_lease_of_a_killed_process_is_free_again(tmp_path: Path) -> None:
             theirs = int(other.stdout.readline())
             best = leases.eligible(leases.cores(tmp_path), 1)
             assert theirs == best[0].cpu
-            assert (cache.root() / "locks" / f"core-{theirs}.lock").exists()
+            assert (cache.lease_place() / f"core-{theirs}.lock").exists()
             late = threading.Event()
             threading.Timer(0.3, late.set).start()
             with pytest.raises(Cancelled), leases.lease_cpus(len(best), late, tmp_path):

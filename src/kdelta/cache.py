@@ -409,10 +409,11 @@ def locked(name: str, timeout: float = _LOCK_S, place: Path | None = None) -> It
 
 
 def lease_place() -> Path:
-    """Where the locks of leases are: with the others or, where the cache cannot be written but
-    has what is needed, in a folder of this process, which then knows of no other's leases.
+    """Where the locks of leases are: apart from the others, of which there are thousands, or, where
+    the cache cannot be written but has what is needed, in a folder of this process, which then
+    knows of no other's leases.
     """
-    place = root() / _LOCKS
+    place = root() / _LOCKS / "leases"
     with contextlib.suppress(OSError):
         place.mkdir(parents=True, exist_ok=True)
     if os.access(place, os.W_OK):
