@@ -12,6 +12,7 @@
 
 enum {							/* calls */
 	PAGE_FAULT1, PAGE_FAULT2, PAGE_FAULT3, POPULATE, MMAP_128M, MMAP_FILE, MMAP_OVER, HOLE,
+	MALLOC_128M, TLB_FLUSH1, TLB_FLUSH2,
 	TLB_FLUSH, MADV_FREE_TOUCH, WILLNEED, COLD, POPULATE_READ, DONTFORK, PROTECT, GROW,
 	MOVE, MSYNC, MLOCK, MLOCK2, MINCORE, STACK, SHM_SYSV, MEMFD_MAP, REMAP, READV,
 	ADVISE_COLD, ADVISE_DONTNEED, MBIND, GET_MEMPOLICY, MOVE_PAGES, VMAS_64, PAGEMAP, SMAPS,
@@ -23,6 +24,7 @@ enum {							/* what is needed */
 	ONE_FAULT = 1 << 9,	/* a call takes */
 	EIGHT_FAULTS = 1 << 10,
 	BATCH_FAULTS = 1 << 11,	/* 15 */
+	PAIRS_OF_FAULTS = 1 << 16,	/* 15 */
 	OTHER = 1 << 12,	/* memory at the other place */
 	PIDFD = 1 << 13,
 	STACKS = 1 << 14,	/* room for one to grow */
@@ -45,6 +47,8 @@ static const struct kd_scenario scenarios[] = {
 	{ "map_populate", "15 anonymous pages mapped with MAP_POPULATE and unmapped",
 	  0, POPULATE | BATCH_FAULTS, 31 },
 	{ "mmap_128m", "128 MiB mapped and unmapped, untouched", 0, MMAP_128M, 62 },
+	{ "malloc_128m", "128 MiB and a page mapped, the first page written to, and unmapped",
+	  0, MALLOC_128M | ONE_FAULT, 62 },
 	{ "mmap_file", "15 pages of a file mapped shared and unmapped, untouched",
 	  0, MMAP_FILE, 62 },
 	{ "mmap_over", "a page mapped over another, and written to",
@@ -52,8 +56,14 @@ static const struct kd_scenario scenarios[] = {
 	{ "munmap_hole", "a page in the middle unmapped and mapped again", 0, HOLE, 62 },
 	{ "tlb_flush", "MADV_DONTNEED of a page, which is then written to",
 	  0, TLB_FLUSH | ONE_FAULT, 465 },
-	{ "tlb_flush_threads", "the same in a process of two threads",
-	  0, TLB_FLUSH | ONE_FAULT | THREADS, 465 },
+	{ "tlb_flush1", "15 pages of a file mapped privately: each written to, dropped and read",
+	  0, TLB_FLUSH1 | PAIRS_OF_FAULTS, 31 },
+	{ "tlb_flush1_threads", "the same in a process of two threads",
+	  0, TLB_FLUSH1 | PAIRS_OF_FAULTS | THREADS, 31 },
+	{ "tlb_flush2", "15 anonymous pages: each written to, dropped by MADV_DONTNEED and read",
+	  0, TLB_FLUSH2 | PAIRS_OF_FAULTS, 31 },
+	{ "tlb_flush2_threads", "the same in a process of two threads",
+	  0, TLB_FLUSH2 | PAIRS_OF_FAULTS | THREADS, 31 },
 	{ "madv_free", "MADV_FREE of a page, which is then written to", 0, MADV_FREE_TOUCH, 62 },
 	{ "madv_willneed", "MADV_WILLNEED of resident pages", 0, WILLNEED, 256 },
 	{ "madv_cold", "MADV_COLD of 15 resident pages", 0, COLD, 62 },
@@ -148,12 +158,23 @@ static void populated(void)
 	unmap(map_anew(-1, MAP_PRIVATE | MAP_POPULATE));
 }
 
-static void map_much(void)
+static void map_and_touch(size_t bytes, size_t pages)
 {
-	char *memory = mmap(NULL, KD_MIB(128), KD_RW, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *memory = mmap(NULL, bytes, KD_RW, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	kd_must(memory != MAP_FAILED);
-	kd_must(!munmap(memory, KD_MIB(128)));
+	kd_touch(memory, pages, KD_PAGE);
+	kd_must(!munmap(memory, bytes));
+}
+
+static void map_much(void)
+{
+	map_and_touch(KD_MIB(128), 0);
+}
+
+static void allocate_much(void)
+{
+	map_and_touch(KD_MIB(128) + KD_PAGE, 1);	/* malloc() writes before its memory */
 }
 
 static void map_file(void)
@@ -177,6 +198,27 @@ static void drop_and_touch(void)
 {
 	kd_drop(start, KD_PAGE);
 	kd_touch(start, 1, KD_PAGE);
+}
+
+static void flush_each(char *memory)
+{
+	kd_must(memory != MAP_FAILED);
+	for (char *page = memory; page < memory + SPAN; page += KD_PAGE) {
+		kd_touch(page, 1, KD_PAGE);
+		kd_drop(page, KD_PAGE);
+		(void)*(volatile char *)page;
+	}
+	kd_must(!munmap(memory, SPAN));
+}
+
+static void flush_file(void)
+{
+	flush_each(map_anew(file, MAP_PRIVATE));
+}
+
+static void flush_anonymous(void)
+{
+	flush_each(map_anew(-1, MAP_PRIVATE));
 }
 
 static void free_and_touch(void)
@@ -424,6 +466,8 @@ int main(int argc, char **argv)
 	static void (*const once[])(void) = {
 		[PAGE_FAULT1] = anonymous_faults, [PAGE_FAULT2] = private_faults,
 		[PAGE_FAULT3] = shared_faults, [POPULATE] = populated, [MMAP_128M] = map_much,
+		[MALLOC_128M] = allocate_much, [TLB_FLUSH1] = flush_file,
+		[TLB_FLUSH2] = flush_anonymous,
 		[MMAP_FILE] = map_file, [MMAP_OVER] = map_over, [HOLE] = make_hole,
 		[TLB_FLUSH] = drop_and_touch, [MADV_FREE_TOUCH] = free_and_touch,
 		[WILLNEED] = will_need, [COLD] = is_cold, [POPULATE_READ] = populate_again,
@@ -441,7 +485,8 @@ int main(int argc, char **argv)
 
 	kd_fixed_layout(argv);
 	s = kd_start(argc, argv, "loops_mm", scenarios, ARRAY_SIZE(scenarios));
-	faults = s->flags & BATCH_FAULTS ? 15 : s->flags & EIGHT_FAULTS ? 8 :
+	faults = s->flags & PAIRS_OF_FAULTS ? 30 : s->flags & BATCH_FAULTS ? 15 :
+		 s->flags & EIGHT_FAULTS ? 8 :
 		 s->flags & ONE_FAULT ? 1 : 0;
 	set_up_file();
 	set_up(s);
