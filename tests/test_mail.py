@@ -327,6 +327,7 @@ def test_a_file_of_ones_own_goes_with_the_mail_and_its_folder_does_not(tmp_path:
 # `kdelta ask`: the robot's table and fields are read, no sentence is, and what lacks is asked
 
 
+UNFAULTED = SimpleNamespace(faults=0.0)
 ANSWERED = next(form for form in FORMS if form.metric == "unixbench.score")
 
 
@@ -434,7 +435,8 @@ def perf(rate: float, **rows: tuple[float, float]) -> str:
 
 PATH, CPI = "perf__stat_dot_overall_dot_path__length", "perf__stat_dot_overall_dot_cpi"
 IPC, TOTAL = "perf__stat_dot_overall_dot_ipc", "perf__stat_dot_total_dot_instructions"
-WORK = "will__it__scale_dot_workload"
+WORK, FAULTS = "will__it__scale_dot_workload", "will__it__scale_dot_time_dot_minor_page_faults"
+SECOND, DONE = "perf__stat_dot_ps_dot_page__faults", "perf__stat_dot_ps_dot_instructions"
 
 
 @pytest.mark.parametrize(
@@ -462,6 +464,23 @@ def test_the_figures_of_the_mail_itself_are_answered_first(
     assert abs(sum(shares) - 100) <= 1
     assert f"--kernels tree:PATH@fedcba9876,tree:PATH@{robot_mails.COMMIT[:12]}" in ended.output
     assert ("which lines its tasks share: `kdelta ask" in told) == ("path length" not in most)
+
+
+@pytest.mark.parametrize(
+    ("rows", "counted", "said"),
+    [
+        ({FAULTS: (205, 205), WORK: (1e5, 1e5)}, 15.0, "takes 0.00205 page faults an operation"),
+        ({FAULTS: (1e5, 1e5), WORK: (1e5, 1e5)}, 0.0, "and the scenario 0: it is another loop"),
+        ({SECOND: (2e6, 2e6), DONE: (5e9, 5e9), PATH: (5e3, 5e3)}, 0.0, "takes 2 page faults"),
+        ({FAULTS: (205, 205), WORK: (1e5, 1e5)}, 0.0, ""),
+        ({FAULTS: (1e5, 1e5)}, 0.0, ""),
+    ],
+)
+def test_a_scenario_takes_page_faults_where_the_test_does(
+    rows: dict[str, tuple[float, float]], counted: float, said: str, tmp_path: Path
+) -> None:
+    found = robot.other_faults(robot.read(saved(tmp_path, perf(0.9, **rows))), counted)
+    assert (said in found, bool(said)) == (True, bool(found))
 
 
 def test_a_test_of_several_tasks_is_counted_in_turns(tmp_path: Path) -> None:
@@ -679,7 +698,7 @@ def test_lines_that_tasks_share_are_answered(
 
     def count_pair(_old: str, _new: str, scenarios: list[str], **how: Any) -> list[object]:
         counted.append((*scenarios, how.get("probes")))
-        return [(None, None)]
+        return [(UNFAULTED, UNFAULTED)]
 
     monkeypatch.setattr(compare, "count_pair", count_pair)
     monkeypatch.setattr(compare, "between", lambda *_: (case, "its seeds differ"))
@@ -703,7 +722,7 @@ def test_no_function_of_a_profile_is_the_commits_own(
 
     def count_pair(old: str, new: str, scenarios: list[str], **_: object) -> list[object]:
         asked_for.extend([old, new, *scenarios])
-        return [(None, None)]
+        return [(UNFAULTED, UNFAULTED)]
 
     monkeypatch.setattr(compare, "count_pair", count_pair)
     monkeypatch.setattr(compare, "between", lambda *_: (difference(105.0), ""))
@@ -717,7 +736,7 @@ def test_no_function_of_a_profile_is_the_commits_own(
     rates = asked(tmp_path, perf(0.9, **{PATH: (5e4, 5.5e4)}), "--kernels", "6.16,6.17").output
     assert rates.startswith("Path length: ")
     alone = f"6.17,6.17+undo=/linux@{robot_mails.COMMIT}"
-    side = SimpleNamespace(kernel=None)
+    side = SimpleNamespace(kernel=None, faults=0.0)
     monkeypatch.setattr(compare, "count_pair", lambda *_, **__: [(side, side)])
     absent = {"g": "g did not run.", "": "it changes no function of the"}
     for changed, ran in (("f", "f"), ("g", "f"), ("g", ""), ("", "f")):

@@ -32,8 +32,9 @@ class Called(StrEnum):
     LOCK = "calls of locks"
 
 
+FAULTS = r"asm_exc_page_fault|do_mem_abort"  # one call for each
 _FUNCTIONS = {
-    Called.FAULT: r"asm_exc_page_fault|do_mem_abort",
+    Called.FAULT: FAULTS,
     Called.IPI: r"(x2apic|default|native|apic)_send_\w*(IPI|ipi)\w*|native_smp_send_reschedule"
     r"|smp_cross_call|gic_ipi_send\w*",
     Called.RESCHED: r"_?_?(dynamic_)?cond_resched",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import itertools
+import re
 import tempfile
 import threading
 from collections.abc import Callable, Generator, Sequence
@@ -23,7 +24,7 @@ from msgspec.structs import replace
 from kdelta import workload
 from kdelta.analysis.explanation import Explanation, FunctionDelta, explain
 from kdelta.analysis.gate import GateCase, GateResult, gate
-from kdelta.analysis.work import objects_moved, shared
+from kdelta.analysis.work import FAULTS, objects_moved, shared
 from kdelta.archive.apt import Progress
 from kdelta.check.page import LEAST_PERCENT, Effect, FunctionPart, PathRow
 from kdelta.disassembly import image
@@ -107,6 +108,13 @@ class Counted:
     def functions(self) -> frozenset[str]:
         """The functions that its windows executed."""
         return frozenset(row.function for row in self.result.exact.functions)
+
+    @property
+    def faults(self) -> float:
+        """Page faults per operation."""
+        done = sum(phase.operations for phase in self.result.exact.phases)
+        rows = self.result.exact.functions
+        return sum(r.calls for r in rows if re.fullmatch(FAULTS, r.function)) / (done or 1)
 
 
 class Counter:

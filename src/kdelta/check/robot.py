@@ -54,6 +54,7 @@ _WAITING = re.compile(
 )
 _WAITS_POINTS = 1.0  # of all cycles: from which a lock is named
 _OTHER_TEST = 100  # contradictions, from which a table is of another test
+_FAULTS = 0.5  # an operation: from which a test takes page faults
 _ROUNDED = 0.02  # logarithm: what two figures of one thing may differ by
 _PERCENT = re.compile(r"([-+]?)([0-9]{1,15}(?:\.[0-9]{1,15})?)%")
 _TEST_PARAMETERS = ("test", "mode", "ipc", "option_a")  # these say which loop it is
@@ -133,6 +134,26 @@ class RobotReport:
         return ", ".join(
             f"{name} {value}" for name, value in self.parameters if name in _DEVICE_PARAMETERS
         )
+
+
+def other_faults(report: RobotReport, counted: float) -> str:
+    """Why a scenario that takes so many page faults per operation is not the test, a sentence.
+
+    "" where the mail does not say how many its test takes, or where both take some or none: an
+    operation of a scenario may be several of the test's.
+    """
+    old = {one.metric: one.old for one in report.rows}
+    suite, stat = report.suite, "perf-stat.ps"
+    own = [old.get(f"{suite}.time.minor_page_faults"), old.get(f"{suite}.workload")]
+    if None in own:
+        length, done = old.get("perf-stat.overall.path-length"), old.get(f"{stat}.instructions")
+        own = [old.get(f"{stat}.page-faults"), done / length if done and length else None]
+    faults, operations = own
+    told = faults / operations if faults is not None and operations else counted
+    if not (told >= _FAULTS > 10 * counted or counted >= _FAULTS > 10 * told):
+        return ""
+    what = f"your test takes {told:.3g} page faults an operation, and the scenario {counted:.3g}"
+    return f"{what}: it is another loop"
 
 
 def read(path: Path) -> RobotReport:

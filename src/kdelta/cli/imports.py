@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -210,17 +210,26 @@ def ask(
     with reporting() as progress:
         ((before, after),) = count(scenarios=[loop], progress=progress)
     case, why = compare.between(before, after)
-    if not apart and before.functions and after.functions:
-        changed, _ = compare.changed_code(before.kernel, after.kernel)
-        if not changed & (before.functions | after.functions):
-            lost = f"{few(sorted(changed), 3)} did not run" if changed else _NO_CODE
-            say(f"Your test does not execute this commit: {lost}.")
+    other = robot.other_faults(report, before.faults)
+    if not (apart or other):
+        say(*_not_executed(before, after))
     where = f"{loop}, {old} -> {new}"
-    counted = [*check_page.robot_answer(row, direction, case, why, where, own=own, apart=apart)]
+    counted = [
+        *check_page.robot_answer(row, direction, case, other or why, where, own=own, apart=apart)
+    ]
     say(*((*asked, *counted) if apart and own else (*counted, *asked)))
     with reporting() as progress:
         shared = count(scenarios=turns, progress=progress, probes=[SHARING]) if turns else []
     for one in shared:
         say(*check_page.robot_lines(*compare.between(*one), compare.objects(*one)))
-    if apart or why:
+    if apart or why or other:
         click.get_current_context().exit(EXIT_UNDECIDED)
+
+
+def _not_executed(before: compare.Counted, after: compare.Counted) -> Iterator[str]:
+    """That no function which differs between two kernels was executed, where it is so."""
+    if before.functions and after.functions:
+        changed, _ = compare.changed_code(before.kernel, after.kernel)
+        if not changed & (before.functions | after.functions):
+            lost = f"{few(sorted(changed), 3)} did not run" if changed else _NO_CODE
+            yield f"Your test does not execute this commit: {lost}."
