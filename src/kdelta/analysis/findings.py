@@ -192,7 +192,7 @@ def figure_tables(record: RunRecord) -> tuple[FigureTable, ...]:
         ran = {figure.name for figure in wanted if any(_matching(figure, arm) for arm in every)}
         for point, own in arms.items():
             rows = tuple(_figure_row(figure, own, ran=figure.name in ran) for figure in wanted)
-            labels = tuple(arm.arm.label for arm in own)
+            labels = tuple(arm.label for arm in own)
             found.append(ToldTable(workload, scenario, point, labels, rows))
     return tuple(found)
 
@@ -205,7 +205,7 @@ def _figure_row(figure: Figure, arms: Sequence[CountEvidence], *, ran: bool) -> 
         # A name that runs nowhere is more likely misspelt, inlined or of another kernel than idle.
         if not absent and not ran:
             value, absent = None, f"nothing called {' or '.join(figure.functions)} ran anywhere"
-        cells.append(FigureCell(arm=arm.arm.label, value=value, absent=absent))
+        cells.append(FigureCell(arm=arm.label, value=value, absent=absent))
     return FigureRow(name=figure.name, what=figure.what.strip(), cells=tuple(cells))
 
 
@@ -311,17 +311,9 @@ def lines_between(record: RunRecord, found: Explanation, point: str | None) -> L
     """The same of the two kernels of an explanation, step or not; None where it was not counted."""
     method = LinesMethod(step_percent=found.step_percent)
     every = gather(find_point(record, point), found.workload, found.scenario, method)
-    old, new = ({arm.arm.label: arm for arm in every}[label] for label in (found.old, found.new))
-    if not old.total or not new.total:
-        return None
-    return LadderStep(
-        old=found.old,
-        new=found.new,
-        old_value=old.total.per_operation,
-        new_value=new.total.per_operation,
-        operation=new.total.operation,
-        comparison=compare_arms(method, old, new),
-    )
+    old, new = ({arm.label: arm for arm in every}[label] for label in (found.old, found.new))
+    known = old.total and new.total
+    return LadderStep.of(old, new, compare_arms(method, old, new)) if known else None
 
 
 # ---- the hits of a traced run, kernel beside kernel, without any verdict -------------------------

@@ -118,7 +118,7 @@ class Survey:
 def surveyed(record: RunRecord, *, step_percent: float | None = None) -> Survey:
     """Analyse a stored exact run of many scenarios; step_percent None: the study's threshold."""
     found = report(record, step_percent=step_percent)
-    kernels = tuple(dict.fromkeys(rung.arm for each in found.ladders for rung in each.rungs))
+    kernels = tuple(dict.fromkeys(rung.label for each in found.ladders for rung in each.rungs))
     parts = dict(points(record))
     every = [[*_steps(parts[each.point], each, found.step_percent)] for each in found.ladders]
     changes, open_steps = _parted(chain.from_iterable(every))
@@ -148,7 +148,7 @@ def _parted(steps: Iterable[S]) -> tuple[tuple[S, ...], tuple[S, ...]]:
 def _steps(record: RunRecord, ladder: Ladder[Measure], step_percent: float) -> Iterator[SurveyStep]:
     """Those of the sums, also crossed, and where the sum has none, those of the phases."""
     explained = partial(explain, record, scenario=ladder.reference, step_percent=step_percent)
-    rungs = {rung.arm: rung for rung in ladder.rungs}
+    rungs = {rung.label: rung for rung in ladder.rungs}
     for rung in ladder.rungs:
         # A scenario with one phase has that as its sum.
         moved = tuple(
@@ -164,13 +164,13 @@ def _steps(record: RunRecord, ladder: Ladder[Measure], step_percent: float) -> I
             yield SurveyStep(
                 reference=ladder.reference,
                 point=ladder.point,
-                explanation=explained(rung.previous, rung.arm, phase=TOTAL),
+                explanation=explained(rung.previous, rung.label, phase=TOTAL),
                 phases=moved,
                 hit=(was.hit, now.hit) if was and now else None,
             )
             continue
         for phase, _ in moved:
-            found = explained(rung.previous or "", rung.arm, phase=phase)
+            found = explained(rung.previous or "", rung.label, phase=phase)
             if found.comparison.verdict.is_step:
                 yield SurveyStep(reference=ladder.reference, point=ladder.point, explanation=found)
 
@@ -191,7 +191,7 @@ def _row(
     step_percent: float,
     steps: Sequence[SurveyStep],
 ) -> SurveyRow:
-    rungs = {rung.arm: rung for rung in ladder.rungs}
+    rungs = {rung.label: rung for rung in ladder.rungs}
     inexact = any(m.kind == "median" for rung in ladder.rungs for m in rung.phases)
     layouts = [rung.total.layouts for rung in ladder.rungs if rung.total]
     decided = {(s.explanation.phase, s.explanation.new) for s in steps if not _is_crossed(s)}
@@ -702,7 +702,7 @@ class _Gathered:
                 if known is None or (known.value is None and seen.value is not None):
                     points[seen.kernel] = seen
         for one in own.evidence:
-            arms = {arm.arm.label: arm for arm in one.arms}
+            arms = {arm.label: arm for arm in one.arms}
             name = f"{one.workload}:{one.scenario} {one.point}".strip()
             self.arms.setdefault(name, []).append((record, arms))
 
@@ -729,7 +729,7 @@ class _Gathered:
             for (other, old), (record, new) in _neighbours(ladders, kernels):
                 percent = record.study.thresholds.step_percent
                 comparison = compare_arms(CountMethod(step_percent=percent), old, new)
-                previous, kernel = old.arm.label, new.arm.label
+                previous, kernel = old.label, new.label
                 point = self.points[name][kernel]
                 self.points[name][kernel] = replace(point, previous=previous, comparison=comparison)
                 moved = comparison.verdict.is_step or crossed(comparison, percent)
@@ -793,7 +793,7 @@ def _another_program(record: RunRecord, newest: dict[str, str]) -> str:
 def _points(record: RunRecord, ladder: Ladder[Measure]) -> Iterator[HistoryPoint]:
     for rung in ladder.rungs:
         yield HistoryPoint(
-            kernel=rung.arm,
+            kernel=rung.label,
             value=rung.total.per_operation if rung.total else None,
             note="" if rung.total else "not supported" if rung.skipped else "no value",
             previous=rung.previous or "",

@@ -65,7 +65,7 @@ class Findings:
         """What the booted points say, by label."""
         workload, _, scenario = self.journal.state.question.scenario.partition(":")
         run = record(self.journal, extra=self._extra)
-        return {arm.arm.label: arm for arm in gather(run, workload, scenario, self.method)}
+        return {arm.label: arm for arm in gather(run, workload, scenario, self.method)}
 
     def booted(self, point: Point) -> Point:
         """The point whose measurement counts for this one: itself, or one with the same image."""
@@ -350,7 +350,7 @@ def bytes_forbid(
     ratio = near.per_operation / far.per_operation
     percent = 100 * (max(ratio, 1 / ratio) ** LIKE - 1)
     why = compare_arms(CountMethod(step_percent=percent), like, arm, phase=phase).signless
-    return f"beside {like.arm.label}: {why}" if why else ""
+    return f"beside {like.label}: {why}" if why else ""
 
 
 def _located(counts: Findings, point: Point, good: Point, bad: Point) -> Position:

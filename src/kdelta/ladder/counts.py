@@ -220,7 +220,7 @@ class CountMethod(Method[Measure]):
         value = arm.total.per_operation if arm.total else None
         signless = compare_arms(self, bad, arm).signless
         return Share(
-            arm=arm.arm.label,
+            arm=arm.label,
             value=None if signless else closed(was, now, value),
             low=None,
             high=None,
@@ -244,12 +244,12 @@ class CountMethod(Method[Measure]):
         verdicts: Sequence[Comparison],  # noqa: ARG002
     ) -> list[str]:
         """What keeps an exact count from being exact."""
-        measured = [(arm.arm.label, measure) for arm in arms for measure in arm.phases]
+        measured = [(arm.label, measure) for arm in arms for measure in arm.phases]
         found = []
         for phase in dict.fromkeys(measure.phase for _, measure in measured):
             own = [pair for pair in measured if pair[1].phase == phase]
             found += _window_warnings(phase, own)
-        totals = [(arm.arm.label, arm.total) for arm in arms if arm.total]
+        totals = [(arm.label, arm.total) for arm in arms if arm.total]
         apart = [(label, total) for label, total in totals if total.trials_range]
         if apart:
             worst = max(one.trials_range / one.value if one.value else 0 for _, one in apart)

@@ -250,6 +250,11 @@ class ArmEvidence(Generic[M]):
     objections: tuple[str, ...]
 
     @property
+    def label(self) -> str:
+        """What tables call it."""
+        return self.arm.label
+
+    @property
     def sound(self) -> bool:
         """True when this arm can be one side of a comparison."""
         return self.total is not None and not self.objections
@@ -483,7 +488,7 @@ def counted_phases(arm: ArmEvidence[M]) -> list[PhaseCounts]:
 def copies(arms: Sequence[ArmEvidence[M]]) -> list[str]:
     """Say which kernels were not booted, and why that is no loss."""
     return [
-        f"{arm.arm.label} was not booted: {why}"
+        f"{arm.label} was not booted: {why}"
         for arm in arms
         for why in dict.fromkeys(
             t.result.copied.sentence for t in arm.used if t.result and t.result.copied
@@ -493,9 +498,7 @@ def copies(arms: Sequence[ArmEvidence[M]]) -> list[str]:
 
 def obstacles(method: Method[M], old: ArmEvidence[M], new: ArmEvidence[M]) -> list[str]:
     """Why two arms must not be compared, one sentence each; empty when they may be."""
-    reasons = [
-        f"{side.arm.label}: {objection}" for side in (old, new) for objection in side.objections
-    ]
+    reasons = [f"{side.label}: {objection}" for side in (old, new) for objection in side.objections]
     if old.used and new.used:
         reasons += _environment_differences(method, old.used[0], new.used[0])
         if {old.state, new.state} <= _AUDITED:
