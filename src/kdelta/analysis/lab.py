@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from itertools import chain, compress, pairwise
 from typing import NamedTuple, TypeVar
@@ -46,7 +46,7 @@ from kdelta.verdict.comparison import Comparison, CountReading, Verdict
 # ---- a run of many scenarios: which path changed where, by which functions -----------------------
 
 STEP_PERCENT = 5.0  # of the study that a survey is: it looks for what matters
-S = TypeVar("S", "SurveyStep", "LabStep")
+S = TypeVar("S", bound="SurveyStep")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,9 +76,7 @@ class SurveyRow:
     phases: by name, those that changed where the sum over the phases did not.
     """
 
-    reference: str
-    point: str
-    operation: str
+    name: str
     inexact: bool
     layouts: int
     cells: tuple[SurveyCell, ...]
@@ -94,11 +92,16 @@ class SurveyStep:
     were hit, old and new, of a scenario that goes over layouts.
     """
 
-    reference: str
     point: str
     explanation: Explanation
     phases: tuple[tuple[str, float], ...] = ()
     hit: tuple[int, int] | None = None
+
+    @property
+    def name(self) -> str:
+        """The scenario, at its point of the matrix."""
+        own = self.explanation
+        return f"{own.workload}:{own.scenario} {self.point}".strip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +137,7 @@ def surveyed(record: RunRecord, *, step_percent: float | None = None) -> Survey:
     )
 
 
-def _is_crossed(step: SurveyStep | LabStep) -> bool:
+def _is_crossed(step: SurveyStep) -> bool:
     return not step.explanation.comparison.verdict.is_step
 
 
@@ -162,7 +165,6 @@ def _steps(record: RunRecord, ladder: Ladder[Measure], step_percent: float) -> I
             totals = rungs[rung.previous].total, rung.total
             was, now = (total.layouts if total else None for total in totals)
             yield SurveyStep(
-                reference=ladder.reference,
                 point=ladder.point,
                 explanation=explained(rung.previous, rung.label, phase=TOTAL),
                 phases=moved,
@@ -172,7 +174,7 @@ def _steps(record: RunRecord, ladder: Ladder[Measure], step_percent: float) -> I
         for phase, _ in moved:
             found = explained(rung.previous or "", rung.label, phase=phase)
             if found.comparison.verdict.is_step:
-                yield SurveyStep(reference=ladder.reference, point=ladder.point, explanation=found)
+                yield SurveyStep(point=ladder.point, explanation=found)
 
 
 def crossed(judged: Comparison, step_percent: float) -> bool:
@@ -205,9 +207,7 @@ def _row(
     still = [not _beyond(total.ratio, step_percent) for total in cells]
     phases = {phase: of(phase) for phase in ladder.phases}
     return SurveyRow(
-        reference=ladder.reference,
-        point=ladder.point,
-        operation=ladder.operation or "",
+        name=f"{ladder.reference} {ladder.point}".strip(),
         inexact=inexact,
         layouts=max((len(each.counts) for each in layouts if each), default=1),
         cells=cells,
@@ -246,9 +246,9 @@ def _cell(
 
 def quiet(found: Survey) -> int:
     """Scenarios in which nothing changed beyond the threshold and every kernel has a count."""
-    changed = {(change.reference, change.point) for change in found.changes}
+    changed = {change.name for change in found.changes}
     return sum(
-        (row.reference, row.point) not in changed
+        row.name not in changed
         and not any(
             cell.note
             or cell.undecided
@@ -584,8 +584,8 @@ class ScenarioHistory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LabStep:
-    """A step with the run that shows it.  point: of its study's matrix, "" without one.
+class LabStep(SurveyStep):
+    """A step with the run that shows it.
 
     alone: that run has the newer kernel only, and another the older.  kernels: what means the two
     in a command.
@@ -594,11 +594,7 @@ class LabStep:
     run_id: str
     alone: bool
     kernels: tuple[str, str]
-    point: str
     created: str
-    name: str
-    explanation: Explanation
-    phases: tuple[tuple[str, float], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -708,19 +704,15 @@ class _Gathered:
 
     def _add_steps(self, found: Survey, record: RunRecord, *, alone: bool = False) -> None:
         for change in (*found.changes, *found.crossed):
-            own, name = change.explanation, f"{change.reference} {change.point}".strip()
-            known = self.references
+            own, known = change.explanation, self.references
             step = LabStep(
+                **{each.name: getattr(change, each.name) for each in fields(change)},
                 run_id=record.run_id,
                 alone=alone,
                 kernels=(known.get(own.old, own.old), known.get(own.new, own.new)),
-                point=change.point,
                 created=record.created,
-                name=name,
-                explanation=own,
-                phases=change.phases,
             )
-            self.steps.setdefault((name, own.old, own.new, own.phase), step)
+            self.steps.setdefault((step.name, own.old, own.new, own.phase), step)
 
     def climb(self, kernels: Sequence[str]) -> None:
         """Put each kernel beside its neighbour, with the steps between them."""

@@ -21,15 +21,11 @@ from msgspec.structs import replace as filled
 from kdelta.bisect.history import Commit
 from kdelta.bisect.journal import BisectStep, Journal, Point
 from kdelta.bisect.search import LIKE, Likeness, Mark, Position, locate
-from kdelta.guests import qemu
 from kdelta.journal.run import RunRecord
 from kdelta.kernels.kernel import Kernel
 from kdelta.ladder.counts import CountEvidence, CountMethod, Measure
 from kdelta.ladder.evidence import compare_arms, crossing, gather, obstacles
-from kdelta.run import exact
-from kdelta.run.guest_trial import Bench
 from kdelta.sample import ArmRecord, KernelIdentity, Outcome, TrialRecord, TrialResult
-from kdelta.study.spec import Study
 from kdelta.verdict.comparison import Comparison, Verdict
 
 _UNKNOWN_KERNEL = KernelIdentity(
@@ -271,21 +267,6 @@ Measurer = Callable[[Kernel, int, Path], TrialResult]
 A fault of the kernel is a result that says so.  Raises InfraError when this machine is at fault,
 Cancelled when the work was ended.
 """
-
-
-class TrialMeasure:
-    """Measures the one scenario of a study by counting."""
-
-    def __init__(self, study: Study, bench: Bench) -> None:
-        # Results of different ones cannot be compared.
-        self.environment = f"QEMU {bench.emulator.version}, plugin {qemu.plugin_digest()}"
-        exact.guests_of(study)
-        self._scenario = study.scenarios[0]
-        self._trials = exact.SingleTrials(study, bench)
-
-    def __call__(self, kernel: Kernel, trial: int, folder: Path) -> TrialResult:
-        """See Measurer.  This machine's faults are tried again within the study's budget."""
-        return self._trials.of(kernel, trial, self._scenario, folder)
 
 
 class PointCounting:

@@ -425,7 +425,7 @@ def _lines_span(rung: Rung[Measure] | None) -> Span:
 
 def _survey_rows(row: SurveyRow) -> Iterator[tuple[str, tuple[SurveyCell, ...]]]:
     mark = "~" * row.inexact + _LAID_OUT * (row.layouts > 1)
-    yield f"{mark}{row.reference} {row.point}".strip(), row.cells
+    yield f"{mark}{row.name}", row.cells
     for phase, cells in row.phases.items():
         yield f"  {phase}", cells
 
@@ -553,8 +553,7 @@ def _survey_step(change: SurveyStep) -> Iterator[Line]:
     explanation = change.explanation
     ratio = explanation.comparison.ratio
     tone = Tone.BAD if (ratio or 1) > 1 else Tone.GOOD
-    name = f"{change.reference} {change.point}".strip()
-    name += f", {explanation.phase} alone" if explanation.phase != TOTAL else ""
+    name = change.name + f", {explanation.phase} alone" * (explanation.phase != TOTAL)
     head = f"{name}: {explanation.old} -> {explanation.new}"
     head += f", x{ratio:.3f}" if ratio else ""
     if change.phases:
