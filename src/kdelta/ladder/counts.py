@@ -24,7 +24,6 @@ from kdelta.metric import Grade, plural
 from kdelta.sample import (
     TOTAL,
     UNDONE,
-    ArmRecord,
     ExactData,
     FunctionCount,
     Outcome,
@@ -160,13 +159,10 @@ class CountMethod(Method[Measure]):
         )
 
     def measures(
-        self,
-        arm: ArmRecord,  # noqa: ARG002
-        trials: Sequence[TrialRecord],  # noqa: ARG002
-        used: Sequence[TrialRecord],
-        varied: Sequence[TrialRecord] = (),
+        self, arm: CountEvidence, varied: Sequence[TrialRecord]
     ) -> tuple[tuple[Measure, ...], Measure | None]:
         """Of each phase the window that stands for all, and the sum of these windows."""
+        used = arm.used
         by_phase = zip(*(trial.exact.phases for trial in used), strict=True)
         phases = [_phase_measure(used, counts) for counts in by_phase]
         total = _total(phases, [_sum(trial) for trial in used])

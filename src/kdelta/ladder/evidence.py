@@ -244,10 +244,10 @@ class ArmEvidence(Generic[M]):
     trials: tuple[TrialRecord, ...]
     used: tuple[TrialRecord, ...]
     ok: int
-    phases: tuple[M, ...]
-    total: M | None
     state: State
     objections: tuple[str, ...]
+    phases: tuple[M, ...] = ()
+    total: M | None = None
 
     @property
     def label(self) -> str:
@@ -330,13 +330,11 @@ class Method(ABC, Generic[M]):
 
     @abstractmethod
     def measures(
-        self,
-        arm: ArmRecord,
-        trials: Sequence[TrialRecord],
-        used: Sequence[TrialRecord],
-        varied: Sequence[TrialRecord] = (),
+        self, arm: ArmEvidence[M], varied: Sequence[TrialRecord]
     ) -> tuple[tuple[M, ...], M | None]:
-        """The phases and their sum, over the used of an arm's trials, which all have the same."""
+        """The phases and their sum, over an arm's used trials, which all have the same.  varied:
+        trials in which a part of the seed was varied alone.
+        """
 
     @abstractmethod
     def compare(
@@ -550,17 +548,18 @@ def arm_evidence(
     mixed = len({_shape(trial) for trial in used}) > 1
     if mixed:
         objections.append("its trials have different phases or operations")
-    phases, total = ((), None) if mixed or not used else method.measures(arm, trials, used, varied)
-    return ArmEvidence(
+    found: ArmEvidence[M] = ArmEvidence(
         arm=arm,
         trials=trials,
         used=used,
         ok=len(good),
-        phases=phases,
-        total=total,
         state=state,
         objections=tuple(objections),
     )
+    if mixed or not used:
+        return found
+    phases, total = method.measures(found, varied)
+    return replace(found, phases=phases, total=total)
 
 
 def _names(measures: Sequence[Measured]) -> str:
