@@ -61,7 +61,7 @@ def of_survey(folder: Path, runs: Path) -> Iterator[FirstRow]:
     survey = RunJournal.open(folder).record()
     steps = [
         Step(
-            scenario=change.reference,
+            scenario=change.name,
             old=change.explanation.old,
             new=change.explanation.new,
             phase=change.explanation.phase,

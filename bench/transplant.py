@@ -110,7 +110,7 @@ class Trials:
         return Counted(typical=found[0].typical, windows=windows)
 
     def _counted(self, kernel: Kernel, number: int, scenario: str, seed: int) -> Counted:
-        result = self._trials.of(kernel, number, scenario, self._folder, seed=seed)
+        result = self._trials.of(scenario, kernel, number, self._folder, seed=seed)
         typical = {(r.phase, r.function): (r.insns, r.calls) for r in result.exact.functions}
         table = symbols_of(self._folder, number)
         kept = results.trial_folder(self._folder, number) / "counts.bin.gz"

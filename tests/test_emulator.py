@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from kdelta import cache, elf
+from kdelta import arch, cache, elf
 from kdelta.archive.index import Package
 from kdelta.errors import InfraError, SpecError
 from kdelta.guests import patches, qemu
@@ -30,8 +30,15 @@ pytest_plugins = ("archive_mirror",)
 TABLE = patches.table()
 
 
-def offer(version: str, *suites: str) -> qemu.QemuOffer:
-    return qemu.QemuOffer(version=version, suites=suites, guest_arch="amd64", size=1)
+def deb(name: str, version: str, *suites: str) -> Package:
+    return Package(
+        name=name, version=version, arch="amd64", depends="", size=1, sha256="0" * 64, uri="",
+        suites=suites,
+    )  # fmt: skip
+
+
+def offer(version: str, *suites: str) -> Package:
+    return deb("qemu-system-x86", version, *suites)
 
 
 OFFERS = (
@@ -72,13 +79,6 @@ def test_no_such_qemu(wanted: str | None, codename: str) -> None:
     assert "kdelta tools qemu list" in caught.value.action
 
 
-def deb(name: str, version: str, *suites: str) -> Package:
-    return Package(
-        name=name, version=version, arch="amd64", depends="", size=1, sha256="0" * 64, uri="",
-        suites=suites,
-    )  # fmt: skip
-
-
 PACKAGES = (
     deb("qemu-system-x86", "1:7.2+dfsg-7+deb12u18+b3", "bookworm"),
     deb("qemu-system-common", "1:7.2+dfsg-7+deb12u18+b3", "bookworm"),
@@ -95,7 +95,7 @@ PACKAGES = (
 
 def test_companions_come_from_the_same_suites() -> None:
     old = offer("1:7.2+dfsg-7+deb12u18+b3", "bookworm")
-    members = qemu.qemu_members(PACKAGES, old, "bookworm")
+    members = qemu.qemu_members(PACKAGES, old, "bookworm", arch.of("amd64"))
     assert [(p.name, p.version) for p in members] == [
         ("qemu-system-x86", "1:7.2+dfsg-7+deb12u18+b3"),
         ("qemu-system-common", "1:7.2+dfsg-7+deb12u18+b3"),
@@ -103,7 +103,7 @@ def test_companions_come_from_the_same_suites() -> None:
         ("seabios", "1.16.2-1"),
     ]
     new = offer("1:10.0.2+ds-2~bpo12+1", "bookworm-backports")
-    members = qemu.qemu_members(PACKAGES, new, "bookworm-backports")
+    members = qemu.qemu_members(PACKAGES, new, "bookworm-backports", arch.of("amd64"))
     assert [p.version for p in members[2:]] == ["1:10.0.2+ds-2~bpo12+1", "1.16.3-2~bpo12+1"]
 
 
@@ -115,8 +115,8 @@ def test_firmware_is_the_architecture_s() -> None:
         deb("opensbi", "1.1-2", "bookworm"),
         deb("opensbi", "1.5.1-1~bpo12+2", "bookworm-backports"),
     )
-    wanted = qemu.QemuOffer(version=version, suites=(), guest_arch="riscv64", size=1)
-    members = qemu.qemu_members(packages, wanted, "bookworm-backports")
+    wanted = deb("qemu-system-riscv", version)
+    members = qemu.qemu_members(packages, wanted, "bookworm-backports", arch.of("riscv64"))
     assert [p.name for p in members][0::3] == ["qemu-system-riscv", "opensbi"]
     assert members[3].version == "1.5.1-1~bpo12+2"
 
@@ -125,7 +125,7 @@ def test_a_missing_companion_is_named() -> None:
     old = offer("1:7.2+dfsg-7+deb12u18+b3", "bookworm")
     without = [p for p in PACKAGES if p.name != "seabios"]
     with pytest.raises(InfraError, match="lacks seabios"):
-        qemu.qemu_members(without, old, "bookworm")
+        qemu.qemu_members(without, old, "bookworm", arch.of("amd64"))
 
 
 RECORD = {"version": "1:10.0.2+ds-2", "guest_arch": "amd64", "patch": TABLE.mark, "plugins": True}

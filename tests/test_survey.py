@@ -52,8 +52,8 @@ def test_a_change_in_which_the_counts_scatter_is_marked_undecided() -> None:
     wide = tuple(range(0, 240 * records.PAGES, 30 * records.PAGES))
     moved = records.Trial(per_page=301.7 * 1.2 + 100, windows=wide)
     found = surveyed(two_scenarios(records.result(moved)))
-    assert not [step for step in found.changes if step.reference.endswith(":flat")]
-    row = next(row for row in found.rows if row.reference.endswith(":flat"))
+    assert not [step for step in found.changes if step.name.endswith(":flat")]
+    row = next(row for row in found.rows if row.name.endswith(":flat"))
     assert [cell.undecided for cell in row.cells] == [False] * (len(row.cells) - 1) + [True]
     assert quiet(found) == 0
     shown = text(found)
@@ -81,11 +81,11 @@ def test_a_phase_that_the_sum_hides_is_a_step_of_its_own() -> None:
     rows = [dataclasses.replace(row, inexact=True, layouts=31) for row in found.rows]
     marked = text(dataclasses.replace(found, rows=tuple(rows)), details=False)
     assert "~: a median, the counts hardly repeat; #: the mean over 31 layouts" in marked
-    flat = next(row for row in found.rows if row.reference.endswith(":flat"))
+    flat = next(row for row in found.rows if row.name.endswith(":flat"))
     assert flat.cells[-1].ratio is not None
     assert abs(flat.cells[-1].ratio - 1) < 0.3
     assert [*flat.phases] == ["touch"]
-    own = [change for change in found.changes if change.reference.endswith(":flat")]
+    own = [change for change in found.changes if change.name.endswith(":flat")]
     assert [(change.explanation.phase, change.phases) for change in own] == [("touch", ())]
     shown = text(found)
     assert ":flat, touch alone: " in shown
@@ -152,7 +152,7 @@ def test_a_change_of_too_few_seeds_says_so() -> None:
 )
 def test_a_kernel_without_a_count_says_why(other: TrialResult | None, note: str) -> None:
     found = surveyed(two_scenarios(other))
-    flat = next(row for row in found.rows if row.reference.endswith(":flat"))
+    flat = next(row for row in found.rows if row.name.endswith(":flat"))
     assert (flat.cells[-1].per_operation, flat.cells[-1].note) == (None, note)
     assert quiet(found) == 0
     assert f" {note}\n" in text(found)

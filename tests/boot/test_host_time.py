@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from kdelta.metric import Assume, Better, Grade, Metric, ReplicateUnit
 from kdelta.run.timed import Timing, time_here
 from kdelta.stats.series import Boot, Series
 from kdelta.stats.timing import compare
+from kdelta.study import spec
 from kdelta.verdict.comparison import Comparison, Verdict
 
 pytestmark = pytest.mark.boot
@@ -28,7 +28,9 @@ ALPHA = 0.0005
 
 def session(folder: Path, names: list[str]) -> list[Series]:
     """Arms in turn, round by round, as a plan would run them."""
-    timing = Timing(iterations=16, warmup=4, timeout_s=60, cancelled=threading.Event())
+    head = 'name = "t"\ntitle = "t"\ninstrument = "time"\nscenarios = ["mprotect:single_protect"]'
+    wanted = f'{head}\nkernels = ["host"]\n[time]\niterations = 16\nwarmup = 4'
+    timing = Timing(study=spec.from_text(wanted, "t.toml"))
     load = workload.load("planted", PROGRAMS)
     boots: list[list[Boot]] = [[] for _ in names]
     with leases.lease_cpus(1, timing.cancelled) as leased:

@@ -43,7 +43,7 @@ class Headline:
     @property
     def rungs(self) -> tuple[Rung[Any], Rung[Any]]:
         """The old and the new kernel."""
-        rungs = {rung.arm: rung for rung in self.ladder.rungs}
+        rungs = {rung.label: rung for rung in self.ladder.rungs}
         return rungs[self.step.old], rungs[self.step.new]
 
 
@@ -149,7 +149,7 @@ def _support(headline: Headline | None, beside: RunRecord | None) -> tuple[Headl
     if headline is None or beside is None:
         return None, ""
     old, new = headline.rungs
-    releases = {rung.release for rung in (old, new)} - {""}
+    releases = {rung.kernel.release for rung in (old, new)} - {""}
     pair = beside.part([arm for arm in beside.arms if arm.kernel.release in releases])
     if len(pair.arms) != 2:
         return None, f"run {beside.run_id} does not have both kernels"
@@ -157,7 +157,7 @@ def _support(headline: Headline | None, beside: RunRecord | None) -> tuple[Headl
     for ladder in report(pair).ladders:
         if (ladder.reference, ladder.point) == wanted:
             steps = [Headline(ladder=ladder, step=step) for step in ladder.steps]
-            if steps and steps[0].rungs[0].release == old.release:
+            if steps and steps[0].rungs[0].kernel.release == old.kernel.release:
                 return steps[0], ""
             return None, f"run {beside.run_id} finds no step in path length between them"
     return None, f"run {beside.run_id} does not have the scenario"

@@ -194,8 +194,8 @@ def explain(
         workload=workload,
         scenario=name,
         phase=part,
-        old=was.arm.label,
-        new=now.arm.label,
+        old=was.label,
+        new=now.label,
         old_release=was.arm.kernel.release,
         new_release=now.arm.kernel.release,
         operation=measured.operation if measured else "",
@@ -222,7 +222,7 @@ def _compared(
     found = compare_arms(CountMethod(step_percent=step_percent), *arms, phase=phase)
     told = ((arm, one) for arm in arms for one in arm.phases if phase in (TOTAL, one.phase))
     lacking = ((arm, one) for arm, one in told if one.value and not stored(arm, one))
-    faults = [f"{arm.arm.label}: no functions are stored for {m.phase}" for arm, m in lacking]
+    faults = [f"{arm.label}: no functions are stored for {m.phase}" for arm, m in lacking]
     if not faults:
         return found
     reasons = found.reasons if found.verdict is Verdict.INVALID else ()

@@ -192,7 +192,7 @@ def figure_tables(record: RunRecord) -> tuple[FigureTable, ...]:
         ran = {figure.name for figure in wanted if any(_matching(figure, arm) for arm in every)}
         for point, own in arms.items():
             rows = tuple(_figure_row(figure, own, ran=figure.name in ran) for figure in wanted)
-            labels = tuple(arm.arm.label for arm in own)
+            labels = tuple(arm.label for arm in own)
             found.append(ToldTable(workload, scenario, point, labels, rows))
     return tuple(found)
 
@@ -205,7 +205,7 @@ def _figure_row(figure: Figure, arms: Sequence[CountEvidence], *, ran: bool) -> 
         # A name that runs nowhere is more likely misspelt, inlined or of another kernel than idle.
         if not absent and not ran:
             value, absent = None, f"nothing called {' or '.join(figure.functions)} ran anywhere"
-        cells.append(FigureCell(arm=arm.arm.label, value=value, absent=absent))
+        cells.append(FigureCell(arm=arm.label, value=value, absent=absent))
     return FigureRow(name=figure.name, what=figure.what.strip(), cells=tuple(cells))
 
 
@@ -269,12 +269,11 @@ class LinesMethod(CountMethod):
 
     def measures(
         self,
-        arm: ArmRecord,  # noqa: ARG002
-        trials: Sequence[TrialRecord],  # noqa: ARG002
-        used: Sequence[TrialRecord],
-        varied: Sequence[TrialRecord] = (),  # noqa: ARG002
+        arm: CountEvidence,
+        varied: Sequence[TrialRecord],  # noqa: ARG002
     ) -> tuple[tuple[Measure, ...], Measure | None]:
         """The sum alone, none where a trial has no such figure."""
+        used = arm.used
         counts = used[0].exact.phases[0]
         operations = counts.operations * counts.layouts
         told = [one for t in used if t.result for one in t.result.metrics if one.name == FETCHED]
@@ -311,17 +310,9 @@ def lines_between(record: RunRecord, found: Explanation, point: str | None) -> L
     """The same of the two kernels of an explanation, step or not; None where it was not counted."""
     method = LinesMethod(step_percent=found.step_percent)
     every = gather(find_point(record, point), found.workload, found.scenario, method)
-    old, new = ({arm.arm.label: arm for arm in every}[label] for label in (found.old, found.new))
-    if not old.total or not new.total:
-        return None
-    return LadderStep(
-        old=found.old,
-        new=found.new,
-        old_value=old.total.per_operation,
-        new_value=new.total.per_operation,
-        operation=new.total.operation,
-        comparison=compare_arms(method, old, new),
-    )
+    old, new = ({arm.label: arm for arm in every}[label] for label in (found.old, found.new))
+    known = old.total and new.total
+    return LadderStep.of(old, new, compare_arms(method, old, new)) if known else None
 
 
 # ---- the hits of a traced run, kernel beside kernel, without any verdict -------------------------
@@ -569,19 +560,17 @@ class TimeMethod(Method[TimeMeasure]):
 
     def measures(
         self,
-        arm: ArmRecord,
-        trials: Sequence[TrialRecord],
-        used: Sequence[TrialRecord],
-        varied: Sequence[TrialRecord] = (),  # noqa: ARG002
+        arm: TimeEvidence,
+        varied: Sequence[TrialRecord],  # noqa: ARG002
     ) -> tuple[tuple[TimeMeasure, ...], TimeMeasure | None]:
         """Each phase and the sum; none when no trial ended ok."""
-        valid = [t.result for t in used if t.result and t.result.outcome is Outcome.OK]
+        valid = [t.result for t in arm.used if t.result and t.result.outcome is Outcome.OK]
         if not valid:
             return (), None
 
         def measure(phase: str) -> TimeMeasure:
             operation, _ = per_operation(valid[0], phase)
-            series = self._series(arm, trials, phase, operation)
+            series = self.series(arm, phase, operation)
             return TimeMeasure(
                 phase=phase, operation=operation, series=series, summary=summarise(series)
             )
@@ -656,15 +645,10 @@ class TimeMethod(Method[TimeMeasure]):
         return correct(verdicts)
 
     def series(self, arm: TimeEvidence, phase: str, operation: str = ITERATION) -> Series:
-        """What the trials of an arm say of a phase (or TOTAL); operation: of an arm without any."""
-        measure = arm.measure(phase)
-        return measure.series if measure else self._series(arm.arm, arm.trials, phase, operation)
-
-    def _series(
-        self, arm: ArmRecord, trials: Sequence[TrialRecord], phase: str, operation: str
-    ) -> Series:
-        """The values of an arm's trials in one phase (or TOTAL), in ns per operation."""
-        planned = [t for t in trials if not (t.result and t.result.outcome is Outcome.SKIP)]
+        """An arm's values in one phase (or TOTAL), in ns per operation: what it is of, of none."""
+        if measure := arm.measure(phase):
+            return measure.series
+        planned = [t for t in arm.trials if not (t.result and t.result.outcome is Outcome.SKIP)]
         results = [t.result for t in planned if t.result and t.result.timed.phases]
         seen: dict[str, str] = {}  # a fact that differs between trials is unknown
         for result in results:
@@ -679,18 +663,18 @@ class TimeMethod(Method[TimeMeasure]):
                 better=Better.LOWER,
                 assume=Assume.NOTHING,
             ),
-            boots=tuple(self._boot(arm, t, t.result, phase) for t in planned if t.result),
+            boots=tuple(self._boot(arm.label, t, t.result, phase) for t in planned if t.result),
             planned=len(planned),
             facts=_compared(results[0]) if results else (),
             state=tuple(seen.items()),
             replicate=self.replicate,
         )
 
-    def _boot(self, arm: ArmRecord, trial: TrialRecord, result: TrialResult, phase: str) -> Boot:
+    def _boot(self, arm: str, trial: TrialRecord, result: TrialResult, phase: str) -> Boot:
         values = per_operation(result, phase)[1] if result.outcome is Outcome.OK else ()
         rounds = self.replicate is ReplicateUnit.PROCESS_ROUND
         return Boot(
-            label=f"{arm.label} round {trial.round + 1}",
+            label=f"{arm} round {trial.round + 1}",
             position=trial.index,
             values=values,
             failure="" if values else result.reason or result.outcome,

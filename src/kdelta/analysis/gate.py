@@ -120,13 +120,13 @@ def gate(
         first = [arm for arm in olds if not arm.arm.control]
         old = find_arm(first, against) if against else first[0]
         new = find_arm(own, kernel) if kernel else own[-1]
-        if old.arm.label == new.arm.label and baseline is None:
+        if old.label == new.label and baseline is None:
             raise SpecError(
-                f"{old.arm.label} would be compared with itself",
+                f"{old.label} would be compared with itself",
                 place=f"run {record.run_id}",
                 action="name two kernels with --against and --kernel",
             )
-        names = old.arm.label, new.arm.label
+        names = old.label, new.label
         again = [arm for arm in olds if arm.arm.control and method.baseline]
         found = compare_arms(method, old, new, *again[:1])
         name = f"{workload}:{scenario} {point}".strip()

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from itertools import chain, compress, pairwise
 from typing import NamedTuple, TypeVar
@@ -46,7 +46,7 @@ from kdelta.verdict.comparison import Comparison, CountReading, Verdict
 # ---- a run of many scenarios: which path changed where, by which functions -----------------------
 
 STEP_PERCENT = 5.0  # of the study that a survey is: it looks for what matters
-S = TypeVar("S", "SurveyStep", "LabStep")
+S = TypeVar("S", bound="SurveyStep")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,9 +76,7 @@ class SurveyRow:
     phases: by name, those that changed where the sum over the phases did not.
     """
 
-    reference: str
-    point: str
-    operation: str
+    name: str
     inexact: bool
     layouts: int
     cells: tuple[SurveyCell, ...]
@@ -94,11 +92,16 @@ class SurveyStep:
     were hit, old and new, of a scenario that goes over layouts.
     """
 
-    reference: str
     point: str
     explanation: Explanation
     phases: tuple[tuple[str, float], ...] = ()
     hit: tuple[int, int] | None = None
+
+    @property
+    def name(self) -> str:
+        """The scenario, at its point of the matrix."""
+        own = self.explanation
+        return f"{own.workload}:{own.scenario} {self.point}".strip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +121,7 @@ class Survey:
 def surveyed(record: RunRecord, *, step_percent: float | None = None) -> Survey:
     """Analyse a stored exact run of many scenarios; step_percent None: the study's threshold."""
     found = report(record, step_percent=step_percent)
-    kernels = tuple(dict.fromkeys(rung.arm for each in found.ladders for rung in each.rungs))
+    kernels = tuple(dict.fromkeys(rung.label for each in found.ladders for rung in each.rungs))
     parts = dict(points(record))
     every = [[*_steps(parts[each.point], each, found.step_percent)] for each in found.ladders]
     changes, open_steps = _parted(chain.from_iterable(every))
@@ -134,7 +137,7 @@ def surveyed(record: RunRecord, *, step_percent: float | None = None) -> Survey:
     )
 
 
-def _is_crossed(step: SurveyStep | LabStep) -> bool:
+def _is_crossed(step: SurveyStep) -> bool:
     return not step.explanation.comparison.verdict.is_step
 
 
@@ -148,7 +151,7 @@ def _parted(steps: Iterable[S]) -> tuple[tuple[S, ...], tuple[S, ...]]:
 def _steps(record: RunRecord, ladder: Ladder[Measure], step_percent: float) -> Iterator[SurveyStep]:
     """Those of the sums, also crossed, and where the sum has none, those of the phases."""
     explained = partial(explain, record, scenario=ladder.reference, step_percent=step_percent)
-    rungs = {rung.arm: rung for rung in ladder.rungs}
+    rungs = {rung.label: rung for rung in ladder.rungs}
     for rung in ladder.rungs:
         # A scenario with one phase has that as its sum.
         moved = tuple(
@@ -162,17 +165,16 @@ def _steps(record: RunRecord, ladder: Ladder[Measure], step_percent: float) -> I
             totals = rungs[rung.previous].total, rung.total
             was, now = (total.layouts if total else None for total in totals)
             yield SurveyStep(
-                reference=ladder.reference,
                 point=ladder.point,
-                explanation=explained(rung.previous, rung.arm, phase=TOTAL),
+                explanation=explained(rung.previous, rung.label, phase=TOTAL),
                 phases=moved,
                 hit=(was.hit, now.hit) if was and now else None,
             )
             continue
         for phase, _ in moved:
-            found = explained(rung.previous or "", rung.arm, phase=phase)
+            found = explained(rung.previous or "", rung.label, phase=phase)
             if found.comparison.verdict.is_step:
-                yield SurveyStep(reference=ladder.reference, point=ladder.point, explanation=found)
+                yield SurveyStep(point=ladder.point, explanation=found)
 
 
 def crossed(judged: Comparison, step_percent: float) -> bool:
@@ -191,7 +193,7 @@ def _row(
     step_percent: float,
     steps: Sequence[SurveyStep],
 ) -> SurveyRow:
-    rungs = {rung.arm: rung for rung in ladder.rungs}
+    rungs = {rung.label: rung for rung in ladder.rungs}
     inexact = any(m.kind == "median" for rung in ladder.rungs for m in rung.phases)
     layouts = [rung.total.layouts for rung in ladder.rungs if rung.total]
     decided = {(s.explanation.phase, s.explanation.new) for s in steps if not _is_crossed(s)}
@@ -205,9 +207,7 @@ def _row(
     still = [not _beyond(total.ratio, step_percent) for total in cells]
     phases = {phase: of(phase) for phase in ladder.phases}
     return SurveyRow(
-        reference=ladder.reference,
-        point=ladder.point,
-        operation=ladder.operation or "",
+        name=f"{ladder.reference} {ladder.point}".strip(),
         inexact=inexact,
         layouts=max((len(each.counts) for each in layouts if each), default=1),
         cells=cells,
@@ -246,9 +246,9 @@ def _cell(
 
 def quiet(found: Survey) -> int:
     """Scenarios in which nothing changed beyond the threshold and every kernel has a count."""
-    changed = {(change.reference, change.point) for change in found.changes}
+    changed = {change.name for change in found.changes}
     return sum(
-        (row.reference, row.point) not in changed
+        row.name not in changed
         and not any(
             cell.note
             or cell.undecided
@@ -584,8 +584,8 @@ class ScenarioHistory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LabStep:
-    """A step with the run that shows it.  point: of its study's matrix, "" without one.
+class LabStep(SurveyStep):
+    """A step with the run that shows it.
 
     alone: that run has the newer kernel only, and another the older.  kernels: what means the two
     in a command.
@@ -594,11 +594,7 @@ class LabStep:
     run_id: str
     alone: bool
     kernels: tuple[str, str]
-    point: str
     created: str
-    name: str
-    explanation: Explanation
-    phases: tuple[tuple[str, float], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -702,25 +698,21 @@ class _Gathered:
                 if known is None or (known.value is None and seen.value is not None):
                     points[seen.kernel] = seen
         for one in own.evidence:
-            arms = {arm.arm.label: arm for arm in one.arms}
+            arms = {arm.label: arm for arm in one.arms}
             name = f"{one.workload}:{one.scenario} {one.point}".strip()
             self.arms.setdefault(name, []).append((record, arms))
 
     def _add_steps(self, found: Survey, record: RunRecord, *, alone: bool = False) -> None:
         for change in (*found.changes, *found.crossed):
-            own, name = change.explanation, f"{change.reference} {change.point}".strip()
-            known = self.references
+            own, known = change.explanation, self.references
             step = LabStep(
+                **{each.name: getattr(change, each.name) for each in fields(change)},
                 run_id=record.run_id,
                 alone=alone,
                 kernels=(known.get(own.old, own.old), known.get(own.new, own.new)),
-                point=change.point,
                 created=record.created,
-                name=name,
-                explanation=own,
-                phases=change.phases,
             )
-            self.steps.setdefault((name, own.old, own.new, own.phase), step)
+            self.steps.setdefault((step.name, own.old, own.new, own.phase), step)
 
     def climb(self, kernels: Sequence[str]) -> None:
         """Put each kernel beside its neighbour, with the steps between them."""
@@ -729,7 +721,7 @@ class _Gathered:
             for (other, old), (record, new) in _neighbours(ladders, kernels):
                 percent = record.study.thresholds.step_percent
                 comparison = compare_arms(CountMethod(step_percent=percent), old, new)
-                previous, kernel = old.arm.label, new.arm.label
+                previous, kernel = old.label, new.label
                 point = self.points[name][kernel]
                 self.points[name][kernel] = replace(point, previous=previous, comparison=comparison)
                 moved = comparison.verdict.is_step or crossed(comparison, percent)
@@ -793,7 +785,7 @@ def _another_program(record: RunRecord, newest: dict[str, str]) -> str:
 def _points(record: RunRecord, ladder: Ladder[Measure]) -> Iterator[HistoryPoint]:
     for rung in ladder.rungs:
         yield HistoryPoint(
-            kernel=rung.arm,
+            kernel=rung.label,
             value=rung.total.per_operation if rung.total else None,
             note="" if rung.total else "not supported" if rung.skipped else "no value",
             previous=rung.previous or "",

@@ -228,7 +228,7 @@ def _counts(ladders: Sequence[Ladder[Any]]) -> Iterator[MergedCount]:
             own = [next((m for m in r.phases if m.phase == phase), None) for r in rungs]
             yield MergedCount(
                 scenario=ladders[0].name,
-                arm=rungs[0].arm,
+                arm=rungs[0].label,
                 phase=phase,
                 values=tuple(m.per_operation if m else None for m in own),
                 equal=len({(m.value, m.operations) if m else None for m in own}) == 1,
@@ -271,7 +271,7 @@ def _verdicts(
         yield MergedPair(
             scenario=ladder.name,
             old=next(rung.previous for rung in rungs if rung.previous),
-            new=rungs[0].arm,
+            new=rungs[0].label,
             operation=ladder.operation or ITERATION,
             merged=found,
             each=each,

@@ -21,15 +21,11 @@ from msgspec.structs import replace as filled
 from kdelta.bisect.history import Commit
 from kdelta.bisect.journal import BisectStep, Journal, Point
 from kdelta.bisect.search import LIKE, Likeness, Mark, Position, locate
-from kdelta.guests import qemu
 from kdelta.journal.run import RunRecord
 from kdelta.kernels.kernel import Kernel
 from kdelta.ladder.counts import CountEvidence, CountMethod, Measure
 from kdelta.ladder.evidence import compare_arms, crossing, gather, obstacles
-from kdelta.run import exact
-from kdelta.run.guest_trial import Bench
 from kdelta.sample import ArmRecord, KernelIdentity, Outcome, TrialRecord, TrialResult
-from kdelta.study.spec import Study
 from kdelta.verdict.comparison import Comparison, Verdict
 
 _UNKNOWN_KERNEL = KernelIdentity(
@@ -65,7 +61,7 @@ class Findings:
         """What the booted points say, by label."""
         workload, _, scenario = self.journal.state.question.scenario.partition(":")
         run = record(self.journal, extra=self._extra)
-        return {arm.arm.label: arm for arm in gather(run, workload, scenario, self.method)}
+        return {arm.label: arm for arm in gather(run, workload, scenario, self.method)}
 
     def booted(self, point: Point) -> Point:
         """The point whose measurement counts for this one: itself, or one with the same image."""
@@ -273,21 +269,6 @@ Cancelled when the work was ended.
 """
 
 
-class TrialMeasure:
-    """Measures the one scenario of a study by counting."""
-
-    def __init__(self, study: Study, bench: Bench) -> None:
-        # Results of different ones cannot be compared.
-        self.environment = f"QEMU {bench.emulator.version}, plugin {qemu.plugin_digest()}"
-        exact.guests_of(study)
-        self._scenario = study.scenarios[0]
-        self._trials = exact.SingleTrials(study, bench)
-
-    def __call__(self, kernel: Kernel, trial: int, folder: Path) -> TrialResult:
-        """See Measurer.  This machine's faults are tried again within the study's budget."""
-        return self._trials.of(kernel, trial, self._scenario, folder)
-
-
 class PointCounting:
     """Counts points, one trial each, and says what they are like."""
 
@@ -350,7 +331,7 @@ def bytes_forbid(
     ratio = near.per_operation / far.per_operation
     percent = 100 * (max(ratio, 1 / ratio) ** LIKE - 1)
     why = compare_arms(CountMethod(step_percent=percent), like, arm, phase=phase).signless
-    return f"beside {like.arm.label}: {why}" if why else ""
+    return f"beside {like.label}: {why}" if why else ""
 
 
 def _located(counts: Findings, point: Point, good: Point, bad: Point) -> Position:

@@ -25,6 +25,7 @@ from kdelta.cli import options
 from kdelta.cli.printing import print_json, print_lines, reporting, say
 from kdelta.cli.run import loaded
 from kdelta.errors import SpecError
+from kdelta.guests import qemu
 from kdelta.journal.files import held
 from kdelta.journal.run import RunJournal
 from kdelta.kernels import reference as references
@@ -101,7 +102,7 @@ def releases_command(**given: Any) -> None:
     """
     asked = _asked(**given)
     study, machine = asked.study, asked.study.machine
-    measure = _measure(study, asked.wanted_qemu, again=asked.again)
+    environment, measure = _measure(asked)
 
     def points() -> tuple[Point, ...]:
         with reporting() as progress:
@@ -109,7 +110,7 @@ def releases_command(**given: Any) -> None:
         arch, flavour = machine.arch, references.flavour_of(machine.flavour, machine.arch)
         return history.between(offers, *study.kernels, arch=arch, flavour=flavour)
 
-    journal = _opened("releases", asked, {"environment": measure.environment}, points)
+    journal = _opened("releases", asked, {"environment": environment}, points)
     kernels = journal.state.points
     search = ReleaseBisection(
         journal,
@@ -156,14 +157,14 @@ def commits_command(*, tree: str, paths: tuple[str, ...], **given: Any) -> None:
         action = "write PATH, and after it +config=NAME, +fragment=FILE or +cc=gcc-14"
         raise SpecError(cause, place="--tree", action=action)
     commits = history.History(how.path, *study.kernels, paths=paths)
-    measure = _measure(study, asked.wanted_qemu, again=asked.again)
+    environment, measure = _measure(asked)
     given_options = {
         "tree": str(how.path.resolve()),
         "how": repr((how.configs, how.fragments, how.compiler)),
         "good": commits.good,
         "bad": commits.bad,
         "paths": "\n".join(paths),
-        "environment": measure.environment,
+        "environment": environment,
     }
     ends = tuple(commits.commit(one).point for one in (commits.good, commits.bad))
     journal = _opened("tree", asked, given_options, lambda: ends)
@@ -199,16 +200,23 @@ def one_scenario(
     return study
 
 
-def _measure(study: Study, wanted_qemu: str, *, again: bool) -> evidence.TrialMeasure:
+def _measure(asked: Asked) -> tuple[str, evidence.Measurer]:
+    """With what the scenario is counted, as results of others cannot be compared; what counts it,
+    and tries this machine's faults again within the study's budget.
+    """
+    study = asked.study
     if not study.instrument.traits.repeats:
         raise SpecError(
             f"a bisection counts, and this study's instrument is {study.instrument}",
             place="instrument",
             action='write instrument = "exact", or judge times by hand with: git bisect',
         )
+    wanted, stop = asked.wanted_qemu, threading.Event()
     with reporting() as progress:
-        bench = exact.bench_of(study, wanted_qemu, threading.Event(), progress, again=again)
-        return evidence.TrialMeasure(study, bench)
+        bench = exact.bench_of(study, wanted, stop, progress, again=asked.again)
+    exact.guests_of(study)
+    count = partial(exact.SingleTrials(study, bench).of, study.scenarios[0])
+    return f"QEMU {bench.emulator.version}, plugin {qemu.plugin_digest()}", count
 
 
 def _kernel(study: Study, reference: str) -> Kernel:

@@ -98,11 +98,11 @@ def report(
     if not tree:
         say("for recipients and the subsystem in the subject, add: --tree ~/linux", err=True)
     newest = head.rungs[-1]
-    if newest.planned == 1:
+    if len(newest.trials) == 1:
         say("one trial of a kernel is no repetition; for two, run again with: --rounds 2", err=True)
-    count = f"`kdelta run {head.reference} --kernels {head.rungs[0].arm},NEWEST`"
+    count = f"`kdelta run {head.reference} --kernels {head.rungs[0].label},NEWEST`"
     listed = "the archive's: `kdelta kernels list`"
-    say(f"the newest kernel here is {newest.arm}; {listed}; to count it: {count}", err=True)
+    say(f"the newest kernel here is {newest.label}; {listed}; to count it: {count}", err=True)
     if head.workload in workloads and not program:
         say(f"attach {mails.attached(head)}: the mail has the command", err=True)
 

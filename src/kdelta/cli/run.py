@@ -603,11 +603,11 @@ def _timed(
     from kdelta.run import timed
 
     study = record.study
-    timing = timed.timing_of(study, threading.Event())
+    timing = timed.Timing(study=study)
     if kernels is not None:
         exact.guests_of(study, cores=len(os.sched_getaffinity(0)))
         machines = arms.machines(study)
-        return timed.KvmTrials(timing, study.machine, means.wanted_qemu, kernels, machines)
+        return timed.KvmTrials(timing, means.wanted_qemu, kernels, machines)
     references = [arm.kernel.reference for arm in record.arms]
     timed.check_here(study, references)
     return timed.HostTrials(timing, references)

@@ -92,16 +92,16 @@ def _opened(found: claims.Claim) -> Explanation | None:
     rung = max(page.left_open(found.report.ladders[0]), key=page.change, default=None)
     if rung is None or rung.previous is None or found.exact is None:
         return None
-    return explanation.explain(found.exact, rung.previous, rung.arm)
+    return explanation.explain(found.exact, rung.previous, rung.label)
 
 
 def _name_commit(
     found: claims.Claim, change: Explanation, scenario: str, tree: Path, means: Means
 ) -> None:
     """Print which commit of the change's interval makes it."""
-    rungs = {rung.arm: rung for rung in found.report.ladders[0].rungs}
+    rungs = {rung.label: rung for rung in found.report.ladders[0].rungs}
     ends = (rungs[change.old], rungs[change.new])
-    old, new = (Point(key=f"deb:{rung.version}", label=rung.arm) for rung in ends)
+    old, new = (Point(key=f"deb:{rung.kernel.version}", label=rung.label) for rung in ends)
     tags = history.tags(old, new)
     listed = interval.touching(tree, *tags, page.functions(change))
     study = spec.from_arguments([scenario], ["base"], single_kernel=True)

@@ -37,20 +37,14 @@ _SOME_CHANNELS = Channels(
 
 
 class _Meta(msgspec.Struct, frozen=True, kw_only=True):
-    settled: bool
     build_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """A guest to restore.
-
-    folder: its state and its memory.  settled: its background work had died down when it was
-    taken.  build_id: of its kernel.
-    """
+    """A guest to restore.  folder: its state and its memory; build_id: of its kernel."""
 
     folder: Path
-    settled: bool
     build_id: str
 
 
@@ -89,7 +83,7 @@ def _at(folder: Path) -> Checkpoint:
         meta = decoded((folder / "meta.json").read_bytes(), _Meta)
     except FileNotFoundError as error:  # another thread or process found it damaged
         raise RestoreError("the saved guest is gone", place=str(folder)) from error
-    return Checkpoint(folder=folder, settled=meta.settled, build_id=meta.build_id)
+    return Checkpoint(folder=folder, build_id=meta.build_id)
 
 
 def key(emulator: Qemu, settings: MachineSettings, image: Path, boot: int = 1) -> str:
@@ -127,8 +121,7 @@ def _make(
             asyncio.run(_watched(booted, timeout))
         except (QMPError, EOFError, OSError) as error:
             raise booted.without_control(error) from error
-        said = booted.greeting()
-    meta = _Meta(settled=said.settled, build_id=said.identity.build_id)
+        meta = _Meta(build_id=booted.greeting().identity.build_id)
     (folder / "meta.json").write_bytes(msgspec.json.encode(meta))
     with image.open("rb") as stream:
         begin = stream.read(_BEGIN_BYTES)

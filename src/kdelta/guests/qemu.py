@@ -136,16 +136,6 @@ GUESTS = tuple(arch.ARCHES)  # architectures whose QEMU is unpacked
 _RECORD = "kdelta-qemu.json"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QemuOffer:
-    """A QEMU that the archive offers for this machine and one guest architecture."""
-
-    version: str  # Debian package version
-    suites: tuple[str, ...]
-    guest_arch: str
-    size: int  # bytes of the program's package
-
-
 class _Record(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     guest_arch: str
@@ -153,14 +143,11 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True):
     plugins: bool
 
 
-def qemu_offers(archive: Archive, guest_arch: str) -> tuple[QemuOffer, ...]:
+def qemu_offers(archive: Archive, guest_arch: str) -> tuple[Package, ...]:
     """Every QEMU for a guest architecture in the index, oldest version first."""
     name = arch.of(guest_arch).qemu_package
     own = [package for package in archive.packages("qemu", _MAIN) if package.name == name]
-    return tuple(
-        QemuOffer(version=p.version, suites=p.suites, guest_arch=guest_arch, size=p.size)
-        for p in sorted(own, key=lambda p: Version(p.version))
-    )
+    return tuple(sorted(own, key=lambda p: Version(p.version)))
 
 
 def unpacked_qemus(guest: str = "") -> tuple[Qemu, ...]:
@@ -200,7 +187,7 @@ def fetch_qemu(wanted: str | None, guest_arch: str, *, progress: Progress | None
 
     def fill(folder: Path) -> None:
         marks = []
-        own = qemu_members(archive.packages("qemu", _MAIN), offer, suite)
+        own = qemu_members(archive.packages("qemu", _MAIN), offer, suite, arch.of(guest_arch))
         place = cache.folder("emulators") / key
         deb.unpack_programs(
             own,
@@ -224,8 +211,8 @@ def fetch_qemu(wanted: str | None, guest_arch: str, *, progress: Progress | None
 
 
 def choose_offer(
-    wanted: str | None, offered: tuple[QemuOffer, ...], codename: str
-) -> tuple[QemuOffer, str]:
+    wanted: str | None, offered: tuple[Package, ...], codename: str
+) -> tuple[Package, str]:
     """The offer that a suite or version means, own and newest first; its companions' suite."""
     own = (codename, f"{codename}-security", f"{codename}-updates", f"{codename}-backports")
     ours = [offer for offer in offered if set(offer.suites) & set(own)]
@@ -243,12 +230,12 @@ def choose_offer(
     raise SpecError(f"the archive has no QEMU {what}", action=action)
 
 
-def qemu_members(packages: Iterable[Package], offer: QemuOffer, suite: str) -> list[Package]:
+def qemu_members(
+    packages: Iterable[Package], offer: Package, suite: str, target: Arch
+) -> list[Package]:
     """The packages that make up one QEMU: its program, what it shares, its firmware."""
-    target = arch.of(offer.guest_arch)
     near = [p for p in packages if set(p.suites) & set(deb.family(suite))]
     this = Version(offer.version)
-    own = [p for p in near if p.version == offer.version]
     versions = {p.version: Version(p.version) for p in near}
     # The package of data is of no architecture: it is not rebuilt (+b3), as the others may be.
     same = [p for p in near if versions[p.version].upstream_version == this.upstream_version]
@@ -261,8 +248,8 @@ def qemu_members(packages: Iterable[Package], offer: QemuOffer, suite: str) -> l
         return max(fitting, key=lambda p: versions[p.version])
 
     return [
-        newest(target.qemu_package, own),
-        newest("qemu-system-common", own),
+        offer,
+        newest("qemu-system-common", [p for p in near if p.version == offer.version]),
         newest("qemu-system-data", [p for p in same if versions[p.version] <= this]),
         newest(target.firmware_package, near),
     ]

@@ -24,7 +24,6 @@ from kdelta.metric import Grade, plural
 from kdelta.sample import (
     TOTAL,
     UNDONE,
-    ArmRecord,
     ExactData,
     FunctionCount,
     Outcome,
@@ -160,13 +159,10 @@ class CountMethod(Method[Measure]):
         )
 
     def measures(
-        self,
-        arm: ArmRecord,  # noqa: ARG002
-        trials: Sequence[TrialRecord],  # noqa: ARG002
-        used: Sequence[TrialRecord],
-        varied: Sequence[TrialRecord] = (),
+        self, arm: CountEvidence, varied: Sequence[TrialRecord]
     ) -> tuple[tuple[Measure, ...], Measure | None]:
         """Of each phase the window that stands for all, and the sum of these windows."""
+        used = arm.used
         by_phase = zip(*(trial.exact.phases for trial in used), strict=True)
         phases = [_phase_measure(used, counts) for counts in by_phase]
         total = _total(phases, [_sum(trial) for trial in used])
@@ -220,7 +216,7 @@ class CountMethod(Method[Measure]):
         value = arm.total.per_operation if arm.total else None
         signless = compare_arms(self, bad, arm).signless
         return Share(
-            arm=arm.arm.label,
+            arm=arm.label,
             value=None if signless else closed(was, now, value),
             low=None,
             high=None,
@@ -244,12 +240,12 @@ class CountMethod(Method[Measure]):
         verdicts: Sequence[Comparison],  # noqa: ARG002
     ) -> list[str]:
         """What keeps an exact count from being exact."""
-        measured = [(arm.arm.label, measure) for arm in arms for measure in arm.phases]
+        measured = [(arm.label, measure) for arm in arms for measure in arm.phases]
         found = []
         for phase in dict.fromkeys(measure.phase for _, measure in measured):
             own = [pair for pair in measured if pair[1].phase == phase]
             found += _window_warnings(phase, own)
-        totals = [(arm.arm.label, arm.total) for arm in arms if arm.total]
+        totals = [(arm.label, arm.total) for arm in arms if arm.total]
         apart = [(label, total) for label, total in totals if total.trials_range]
         if apart:
             worst = max(one.trials_range / one.value if one.value else 0 for _, one in apart)

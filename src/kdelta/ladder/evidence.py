@@ -244,10 +244,15 @@ class ArmEvidence(Generic[M]):
     trials: tuple[TrialRecord, ...]
     used: tuple[TrialRecord, ...]
     ok: int
-    phases: tuple[M, ...]
-    total: M | None
     state: State
     objections: tuple[str, ...]
+    phases: tuple[M, ...] = ()
+    total: M | None = None
+
+    @property
+    def label(self) -> str:
+        """What tables call it."""
+        return self.arm.label
 
     @property
     def sound(self) -> bool:
@@ -325,13 +330,11 @@ class Method(ABC, Generic[M]):
 
     @abstractmethod
     def measures(
-        self,
-        arm: ArmRecord,
-        trials: Sequence[TrialRecord],
-        used: Sequence[TrialRecord],
-        varied: Sequence[TrialRecord] = (),
+        self, arm: ArmEvidence[M], varied: Sequence[TrialRecord]
     ) -> tuple[tuple[M, ...], M | None]:
-        """The phases and their sum, over the used of an arm's trials, which all have the same."""
+        """The phases and their sum, over an arm's used trials, which all have the same.  varied:
+        trials in which a part of the seed was varied alone.
+        """
 
     @abstractmethod
     def compare(
@@ -483,7 +486,7 @@ def counted_phases(arm: ArmEvidence[M]) -> list[PhaseCounts]:
 def copies(arms: Sequence[ArmEvidence[M]]) -> list[str]:
     """Say which kernels were not booted, and why that is no loss."""
     return [
-        f"{arm.arm.label} was not booted: {why}"
+        f"{arm.label} was not booted: {why}"
         for arm in arms
         for why in dict.fromkeys(
             t.result.copied.sentence for t in arm.used if t.result and t.result.copied
@@ -493,9 +496,7 @@ def copies(arms: Sequence[ArmEvidence[M]]) -> list[str]:
 
 def obstacles(method: Method[M], old: ArmEvidence[M], new: ArmEvidence[M]) -> list[str]:
     """Why two arms must not be compared, one sentence each; empty when they may be."""
-    reasons = [
-        f"{side.arm.label}: {objection}" for side in (old, new) for objection in side.objections
-    ]
+    reasons = [f"{side.label}: {objection}" for side in (old, new) for objection in side.objections]
     if old.used and new.used:
         reasons += _environment_differences(method, old.used[0], new.used[0])
         if {old.state, new.state} <= _AUDITED:
@@ -547,17 +548,18 @@ def arm_evidence(
     mixed = len({_shape(trial) for trial in used}) > 1
     if mixed:
         objections.append("its trials have different phases or operations")
-    phases, total = ((), None) if mixed or not used else method.measures(arm, trials, used, varied)
-    return ArmEvidence(
+    found: ArmEvidence[M] = ArmEvidence(
         arm=arm,
         trials=trials,
         used=used,
         ok=len(good),
-        phases=phases,
-        total=total,
         state=state,
         objections=tuple(objections),
     )
+    if mixed or not used:
+        return found
+    phases, total = method.measures(found, varied)
+    return replace(found, phases=phases, total=total)
 
 
 def _names(measures: Sequence[Measured]) -> str:

@@ -10,7 +10,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any, Generic
 
@@ -20,7 +20,6 @@ from kdelta.ladder.evidence import (
     M,
     Method,
     ScenarioEvidence,
-    State,
     compare_arms,
     copies,
     counted_phases,
@@ -103,36 +102,20 @@ class Ratios:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rung(Generic[M]):
+class Rung(ArmEvidence[M]):
     """One kernel of a ladder.
 
-    control: it is the first one, measured again.  total and phases are absent (None, empty) when no
-    trial yielded a value.  first and previous name the kernels that it is compared with; previous
-    is the ladder's baseline or, without one, the nearest above with valid values, of the same
-    compiler where one is.  passed: why that is not the row above, "" where it is.  skipped: why all
-    trials that ended found the scenario not supported, else "".  comparison is None for the first
-    kernel, while no trial has ended, and where one of the two was skipped.  share: what it closes
-    of the study's gap.
+    first and previous name the kernels that it is compared with; previous is the ladder's baseline
+    or, without one, the nearest above with valid values, of the same compiler where one is.
+    passed: why that is not the row above, "" where it is.  comparison is None for the first kernel,
+    while no trial has ended, and where one of the two was skipped.  share: what it closes of the
+    study's gap.
     """
 
-    arm: str
-    control: bool
-    reference: str
-    release: str
-    version: str
-    build_id: str
-    compiler: str
-    total: M | None
-    phases: tuple[M, ...]
     first: str | None
     previous: str | None
     passed: str
     ratios: tuple[Ratios, ...]
-    state: State
-    ok: int
-    done: int
-    planned: int
-    skipped: str
     comparison: Comparison | None
     share: Share | None = None
 
@@ -140,10 +123,6 @@ class Rung(Generic[M]):
     def gap_closed(self) -> float | None:
         """The share without its interval: 0 nothing, 1 all; None: unknown."""
         return self.share.value if self.share else None
-
-    def phase(self, name: str) -> M | None:
-        """The measure of a phase, None when there is none."""
-        return next((measure for measure in self.phases if measure.phase == name), None)
 
     def ratio(self, phase: str) -> Ratios:
         """The ratios of a phase (or TOTAL)."""
@@ -161,6 +140,22 @@ class LadderStep:
     new_value: float
     operation: str
     comparison: Comparison
+
+    @classmethod
+    def of(
+        cls, old: ArmEvidence[M], new: ArmEvidence[M], comparison: Comparison
+    ) -> LadderStep | None:
+        """From old to new; None where one has no value."""
+        if not old.total or not new.total:
+            return None
+        return cls(
+            old=old.label,
+            new=new.label,
+            old_value=old.total.per_operation,
+            new_value=new.total.per_operation,
+            operation=new.total.operation,
+            comparison=comparison,
+        )
 
     @property
     def size(self) -> float:
@@ -252,7 +247,7 @@ def ladders(
     every = gathered(record, method) if known is None else known
     rungs = _corrected([_rungs(one.part, one.arms, method) for one in every], method)
     return tuple(
-        _ladder(one, _with_shares(one.part, one.arms, own, method), method)
+        _ladder(one, _with_shares(one.part, own, method), method)
         for one, own in zip(every, rungs, strict=True)
     )
 
@@ -263,11 +258,11 @@ def _corrected(
     families: dict[tuple[str, str | None], list[Comparison]] = {}
     for rung in (rung for rungs in every for rung in rungs):
         if rung.comparison:
-            families.setdefault((rung.arm, rung.previous), []).append(rung.comparison)
+            families.setdefault((rung.label, rung.previous), []).append(rung.comparison)
     decided = {pair: iter(method.family(family)) for pair, family in families.items()}
     return [
         tuple(
-            replace(rung, comparison=next(decided[rung.arm, rung.previous]))
+            replace(rung, comparison=next(decided[rung.label, rung.previous]))
             if rung.comparison
             else rung
             for rung in rungs
@@ -297,13 +292,13 @@ def _ladder(own: ScenarioEvidence[M], rungs: tuple[Rung[M], ...], method: Method
         operation=with_data.total.operation if with_data and with_data.total else None,
         grade=method.grade(arms),
         rungs=rungs,
-        steps=_steps(arms, rungs, good),
+        steps=_steps(rungs, good),
         warnings=(
             *method.warnings(arms, verdicts),
-            *(f"{r.arm} is compared with {r.previous}: {r.passed}" for r in rungs if r.passed),
+            *(f"{r.label} is compared with {r.previous}: {r.passed}" for r in rungs if r.passed),
             *copies(arms),
             *(
-                f"{arm.arm.label}: the guest of trial {trial.index} died once and not again, so no"
+                f"{arm.label}: the guest of trial {trial.index} died once and not again, so no"
                 f" kernel is blamed: {died.reason}"
                 for arm in arms
                 for trial in arm.trials
@@ -315,7 +310,7 @@ def _ladder(own: ScenarioEvidence[M], rungs: tuple[Rung[M], ...], method: Method
         failures=tuple(
             Failure(
                 trial=trial.index,
-                arm=arm.arm.label,
+                arm=arm.label,
                 outcome=trial.result.outcome,
                 reason=trial.result.reason,
                 console=trial.result.artifacts.get("console", ""),
@@ -327,14 +322,14 @@ def _ladder(own: ScenarioEvidence[M], rungs: tuple[Rung[M], ...], method: Method
         machines=_machines(arms, method),
         replicates=method.replicates(arms),
         done=sum(rung.done for rung in rungs),
-        planned=sum(rung.planned for rung in rungs),
+        planned=sum(len(rung.trials) for rung in rungs),
         unit=method.unit,
     )
 
 
 def _machine_states(arms: Sequence[ArmEvidence[Any]]) -> Iterator[str]:
     """How much there was, before the windows, of what a path may grow with, where arms differ."""
-    known = [(arm.arm.label, trial.result) for arm in arms for trial in arm.used[:1]]
+    known = [(arm.label, trial.result) for arm in arms for trial in arm.used[:1]]
     for fact in ("tasks", "mounts", "free_pages"):
         values = {
             label: field.value
@@ -390,7 +385,7 @@ def _rungs(record: Run, arms: Sequence[ArmEvidence[M]], method: Method[M]) -> tu
 
 def _passed(rung: Rung[M], kernel: KernelIdentity, above: ArmEvidence[M]) -> str:
     """Why a kernel is compared with another one than that of the row above, "" where it is not."""
-    name = above.arm.label
+    name = above.label
     if rung.previous == name or rung.total is None:
         return ""
     if not above.sound:
@@ -408,7 +403,7 @@ def _against(base: str, arms: Sequence[ArmEvidence[M]], method: Method[M]) -> li
     The control is the baseline once more; when there is nothing else to compare, it is compared
     itself: the machine with itself.
     """
-    fixed = next((arm for arm in arms if arm.arm.label == base), None)
+    fixed = next((arm for arm in arms if arm.label == base), None)
     control = next((arm for arm in arms if arm.arm.control), None)
     if control and all(arm in (fixed, control) for arm in arms):
         control = None
@@ -427,27 +422,12 @@ def _rung(
     control: ArmEvidence[M] | None,
     method: Method[M],
 ) -> Rung[M]:
-    kernel = arm.arm.kernel
-    read_back = arm.kernel
     return Rung(
-        arm=arm.arm.label,
-        control=arm.arm.control,
-        reference=kernel.reference,
-        release=read_back.release or kernel.release,
-        version=kernel.version,
-        build_id=read_back.build_id or kernel.build_id,
-        compiler=read_back.compiler,
-        total=arm.total,
-        phases=arm.phases,
-        first=first.arm.label if first else None,
-        previous=previous.arm.label if previous else None,
+        **{field.name: getattr(arm, field.name) for field in fields(arm)},
+        first=first.label if first else None,
+        previous=previous.label if previous else None,
         passed="",
         ratios=_ratios(arm, first, previous, method) if method.explains else (),
-        state=arm.state,
-        ok=arm.ok,
-        done=arm.done,
-        planned=len(arm.trials),
-        skipped=arm.skipped,
         comparison=None if arm is control else _comparison(arm, previous, control, method),
     )
 
@@ -483,48 +463,37 @@ def _comparison(
     return None if arm.sound else compare_arms(method, arm, arm)
 
 
-def _with_shares(
-    record: Run, arms: Sequence[ArmEvidence[M]], rungs: tuple[Rung[M], ...], method: Method[M]
-) -> tuple[Rung[M], ...]:
+def _with_shares(record: Run, rungs: tuple[Rung[M], ...], method: Method[M]) -> tuple[Rung[M], ...]:
     """What each arm but its ends and the control closes of the study's gap.
 
     Never surer than the step itself: at its level, and without intervals where it is no step.
     """
     names = ends(record)
-    own = {arm.arm.label: arm for arm in arms if not arm.arm.control}
+    own = {rung.label: rung for rung in rungs if not rung.arm.control}
     good, bad = (own.get(name) for name in names)
     if good is None or bad is None or not (good.total and bad.total):
         return rungs
-    others = [arm for name, arm in own.items() if name not in names and not arm.skipped]
-    step = next((rung.comparison for rung in rungs if rung.arm == names[1]), None)
+    others = [rung for name, rung in own.items() if name not in names and not rung.skipped]
+    step = bad.comparison
     if step and method.alpha:
         method = replace(method, alpha=method.alpha / step.hypotheses)
     shares = {share.arm: share for share in method.shares([good, bad, *others])}
     if step and not step.verdict.is_step:
         why = f"the step is {step.verdict}"
         shares = {name: share.unsure(why) for name, share in shares.items()}
-    return tuple(replace(rung, share=shares.get(rung.arm)) for rung in rungs)
+    return tuple(replace(rung, share=shares.get(rung.label)) for rung in rungs)
 
 
-def _steps(
-    arms: Sequence[ArmEvidence[M]], rungs: Sequence[Rung[M]], goal: str
-) -> tuple[LadderStep, ...]:
+def _steps(rungs: Sequence[Rung[M]], goal: str) -> tuple[LadderStep, ...]:
     """The steps to all arms but the goal of a gap, which is said on its own."""
-    values = {arm.arm.label: arm.total for arm in arms if arm.sound}
-    steps = [
-        LadderStep(
-            old=rung.previous or "",
-            new=rung.arm,
-            old_value=old.per_operation,
-            new_value=rung.total.per_operation,
-            operation=rung.total.operation,
-            comparison=rung.comparison,
-        )
+    known = {rung.label: rung for rung in rungs if rung.sound}
+    steps = (
+        LadderStep.of(known[rung.previous], rung, rung.comparison)
         for rung in rungs
-        if rung.arm != goal and rung.comparison and rung.comparison.verdict.is_step
-        if (old := values.get(rung.previous or "")) and rung.total
-    ]
-    return tuple(sorted(steps, key=lambda step: step.size, reverse=True))
+        if rung.label != goal and rung.comparison and rung.comparison.verdict.is_step
+        if rung.previous in known
+    )
+    return tuple(sorted(filter(None, steps), key=lambda step: step.size, reverse=True))
 
 
 def _machines(arms: Sequence[ArmEvidence[M]], method: Method[M]) -> tuple[Machine, ...]:
@@ -538,7 +507,7 @@ def _machines(arms: Sequence[ArmEvidence[M]], method: Method[M]) -> tuple[Machin
             labels = next((who for known, _, who in groups if known == own), None)
             if labels is None:
                 groups.append((own, result, labels := {}))
-            labels[arm.arm.label] = None
+            labels[arm.label] = None
     return tuple(
         Machine(told=method.machine(one), environment=one.environment, arms=tuple(labels))
         for _, one, labels in groups

@@ -177,12 +177,18 @@ def _identities(found: Claim) -> Iterator[str]:
         yield from wrapped(machine.told, "  ")
     yield ""
     digests = {arm.label: arm.kernel.image_sha256[:12] for arm in found.report.record.arms}
-    rungs = [rung for rung in ladder.rungs if not rung.control]
+    rungs = [rung for rung in ladder.rungs if not rung.arm.control]
     columns = [
-        Column("kernel", shortened([rung.arm for rung in rungs], 14)),
-        Column("package or release", (short(r.version or r.release or ABSENT, 22) for r in rungs)),
-        Column("compiler", (short(compiler_short(rung.compiler) or ABSENT, 12) for rung in rungs)),
-        Column("image sha256", (digests.get(rung.arm) or ABSENT for rung in rungs)),
+        Column("kernel", shortened([rung.label for rung in rungs], 14)),
+        Column(
+            "package or release",
+            (short(r.kernel.version or r.kernel.release or ABSENT, 22) for r in rungs),
+        ),
+        Column(
+            "compiler",
+            (short(compiler_short(rung.kernel.compiler) or ABSENT, 12) for rung in rungs),
+        ),
+        Column("image sha256", (digests.get(rung.label) or ABSENT for rung in rungs)),
     ]
     yield from indented(columns)
 
@@ -316,7 +322,7 @@ def _first(found: Claim, letter: Letter) -> Iterator[str]:
 def _left_open(found: Claim) -> Sequence[str]:
     """Pairs of kernels that options forbid to judge, so that a mail does not hide them."""
     pairs = {
-        f"{rung.previous} to {rung.arm} is undecided, since they differ in"
+        f"{rung.previous} to {rung.label} is undecided, since they differ in"
         f" {', '.join(judged.options)}": None
         for ladder in found.report.ladders
         for rung in ladder.rungs
@@ -395,7 +401,7 @@ def _table(found: Claim, ladder: Ladder[Any]) -> Iterator[str]:
     yield from wrapped(f"{ladder.workload}:{ladder.scenario}{point}, {per}; {better}")
     yield ""
     beside = f"against {ladder.baseline}" if ladder.baseline else "against the one above"
-    kernels = shortened([rung.arm for rung in ladder.rungs], 22)
+    kernels = shortened([rung.label for rung in ladder.rungs], 22)
     values = [
         sentences.claimed_value(rung.total.per_operation / divisor, found) if rung.total else ABSENT
         for rung in ladder.rungs
@@ -405,13 +411,13 @@ def _table(found: Claim, ladder: Ladder[Any]) -> Iterator[str]:
             Column("kernel", kernels),
             Column(unit if found.timed else "count", values, right=True),
             Column(short(beside, 30), (_against(found, rung) for rung in ladder.rungs)),
-            Column("n", (f"{rung.ok}/{rung.planned}" for rung in ladder.rungs)),
+            Column("n", (f"{rung.ok}/{len(rung.trials)}" for rung in ladder.rungs)),
         ]
     )
     yield ""
     labelled = [*zip(ladder.rungs, kernels, strict=True)]
     for rung, label in labelled:
-        if called := found.report.record.subjects.get(rung.arm):
+        if called := found.report.record.subjects.get(rung.label):
             yield from wrapped(f'{label}: "{called}"', "  ")
     yield from wrapped(_spread(found, ladder), "  ")
     for rung, label in labelled:
@@ -426,7 +432,7 @@ def _against(found: Claim, rung: Rung[Any]) -> str:
     if rung.total is None and not rung.ok:
         return "failed, see below"
     if rung.comparison is None:
-        return "the same kernel again" if rung.control else ABSENT
+        return "the same kernel again" if rung.arm.control else ABSENT
     words = effort(rung.comparison, timed=found.timed)
     ratio = rung.comparison.ratio
     if ratio is None:
@@ -467,7 +473,10 @@ def _reproducer(found: Claim, letter: Letter) -> Iterator[str]:
     else:
         yield from _one_file(found, letter, ladder, scenario)
     if head and not found.timed:
-        names = (f"deb:{rung.version}" if rung.version else rung.reference for rung in head.rungs)
+        names = (
+            f"deb:{rung.kernel.version}" if rung.kernel.version else rung.kernel.reference
+            for rung in head.rungs
+        )
         yield "The counts again:"
         own, usual = found.report.record.study.machine, MachineSettings()
         axes = [

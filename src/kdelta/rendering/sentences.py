@@ -376,21 +376,21 @@ def releases(found: Claim) -> tuple[str, str] | None:
         return None
     old, new = ends(found.headline)
     tags = old != new and all(re.match(r"v\d", each) for each in (old, new))
-    plain = all(rung.version for rung in found.headline.rungs)
+    plain = all(rung.kernel.version for rung in found.headline.rungs)
     return (old, new) if tags and plain else None
 
 
 def ends(head: Headline) -> tuple[str, str]:
     """The series of both kernels; of two of one series their own names."""
     old, new = (series(rung) for rung in head.rungs)
-    return (old, new) if old != new else (head.rungs[0].arm, head.rungs[1].arm)
+    return (old, new) if old != new else (head.rungs[0].label, head.rungs[1].label)
 
 
 def series(rung: Rung[Any]) -> str:
     """The v6.17 of 6.17.13; of anything else its name."""
-    match = re.match(r"(\d+\.\d+)(?:[.+~-]|$)(?:.*?(rc\d+))?", rung.release)
+    match = re.match(r"(\d+\.\d+)(?:[.+~-]|$)(?:.*?(rc\d+))?", rung.kernel.release)
     if match is None:
-        return rung.arm
+        return rung.label
     return f"v{match[1]}-{match[2]}" if match[2] else f"v{match[1]}"
 
 
@@ -398,18 +398,18 @@ def newest(head: Headline) -> str:
     """Whether the newest kernel still has the step: where all between are decided."""
     step, rungs = head.step, head.ladder.rungs
     last = next((one for one in reversed(head.ladder.rungs) if one.total), None)
-    if last is None or last.total is None or last.arm == step.new:
+    if last is None or last.total is None or last.label == step.new:
         return f"{step.new} is the newest kernel here."
-    at = [rung.arm for rung in rungs].index(step.new)
+    at = [rung.label for rung in rungs].index(step.new)
     if any(
         rung.comparison is None or rung.comparison.verdict in (Verdict.UNDECIDED, Verdict.INVALID)
         for rung in rungs[at + 1 :]
     ):
-        return f"Whether {last.arm}, the newest here, still has it is open."
+        return f"Whether {last.label}, the newest here, still has it is open."
     now = last.total.per_operation
     left = (now - step.old_value) / (step.new_value - step.old_value)
     still = "still" if left > 1 - _BACK else "in part" if left > _BACK else "no longer"
-    return f"{last.arm}, the newest here, has it {still}: {number(now)} per {step.operation}."
+    return f"{last.label}, the newest here, has it {still}: {number(now)} per {step.operation}."
 
 
 def noun(found: Claim) -> str:

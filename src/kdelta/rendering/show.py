@@ -74,8 +74,13 @@ def _details(report: Report[Any]) -> Iterator[Line]:
     """On what the page rests."""
     yield from _facts(report)
     if _PAGES[report.record.instrument].COUNTED:
-        known = {rung.arm: rung for each in report.ladders for rung in each.rungs if rung.compiler}
-        every = {rung.arm: rung for each in report.ladders for rung in each.rungs}
+        known = {
+            rung.label: rung
+            for each in report.ladders
+            for rung in each.rungs
+            if rung.kernel.compiler
+        }
+        every = {rung.label: rung for each in report.ladders for rung in each.rungs}
         yield from ((), *_kernels(list({**every, **known}.values()), report.record.subjects))
     if report.done:
         yield from _limits(report)
@@ -98,17 +103,17 @@ def _limits(report: Report[Any]) -> Iterator[Line]:
 
 
 def _kernels(rungs: Sequence[Rung[Any]], subjects: Mapping[str, str]) -> Iterator[Line]:
-    names = shortened([rung.arm for rung in rungs], 24)
-    banners = (compiler_short(rung.compiler) for rung in rungs)
+    names = shortened([rung.label for rung in rungs], 24)
+    banners = (compiler_short(rung.kernel.compiler) for rung in rungs)
     columns = [
-        Column("release", (short(rung.release, 36) or ABSENT for rung in rungs)),
-        Column("package", (short(rung.version, 24) or ABSENT for rung in rungs)),
+        Column("release", (short(rung.kernel.release, 36) or ABSENT for rung in rungs)),
+        Column("package", (short(rung.kernel.version, 24) or ABSENT for rung in rungs)),
         Column("compiler", (short(banner, 10) or ABSENT for banner in banners)),
     ]
     yield from tables_that_fit([Column("kernel", names)], columns)
     for rung, name in zip(rungs, names, strict=True):
-        if rung.arm in subjects:
-            yield (Span(headline(f"{name}: {subjects[rung.arm]}", _SUBJECT)),)
+        if rung.label in subjects:
+            yield (Span(headline(f"{name}: {subjects[rung.label]}", _SUBJECT)),)
 
 
 def document(report: Report[Any]) -> tuple[str, object]:
@@ -175,7 +180,10 @@ def _ladder_data(ladder: Ladder[Measure]) -> dict[str, Any]:
             picked(
                 rung,
                 _RUNG_FIELDS,
-                compiler=compiler_short(rung.compiler),
+                **picked(rung.kernel, ("reference", "release", "version", "build_id")),
+                arm=rung.label,
+                compiler=compiler_short(rung.kernel.compiler),
+                planned=len(rung.trials),
                 skipped=bool(rung.skipped),
                 comparison=picked(rung.comparison, COUNTED) if rung.comparison else None,
             )
@@ -208,12 +216,12 @@ def _count_row(
     verdict = rung.comparison if phase == TOTAL else None
     return (
         report.run_id, ladder.workload, ladder.scenario, ladder.point,
-        rung.arm, rung.release, rung.version, ladder.unit if of_lines else phase,
+        rung.label, rung.kernel.release, rung.kernel.version, ladder.unit if of_lines else phase,
         *known.values(),
         len(layouts.counts) if layouts else None, layouts.hit if layouts else None,
         *(getattr(measure, name, None) for name in ("trials", "agree", "trials_range")),
         rung.first, ratios.first, rung.previous, ratios.previous,
-        rung.state, rung.ok, rung.planned,
+        rung.state, rung.ok, len(rung.trials),
         getattr(verdict, "verdict", None), getattr(verdict, "grade", None),
         "; ".join(verdict.reasons) if verdict else None,
     )  # fmt: skip
@@ -397,10 +405,10 @@ def _survey_lines(report: Report[Measure]) -> Iterator[Line]:
     for ladder in report.beside:
         for step in ladder.steps:
             yield from paragraph(f"{ladder.name}: {counts.change(step, ladder.unit)}.", Tone.BOLD)
-    kernels = dict.fromkeys(rung.arm for ladder in report.beside for rung in ladder.rungs)
+    kernels = dict.fromkeys(rung.label for ladder in report.beside for rung in ladder.rungs)
     columns = [Column("lines fetched", (short(one.name, _NAME_WIDTH) for one in report.beside))]
     for kernel, label in zip(kernels, shortened([*kernels], _KERNEL_WIDTH), strict=True):
-        rungs = [{one.arm: one for one in each.rungs}.get(kernel) for each in report.beside]
+        rungs = [{one.label: one for one in each.rungs}.get(kernel) for each in report.beside]
         columns.append(Column(label, map(_lines_span, rungs), right=True))
     yield from table_lines(columns)
     yield from paragraph(f"per operation; {_UNDECIDED}: UNDECIDED, !: INVALID", Tone.FAINT)
@@ -417,7 +425,7 @@ def _lines_span(rung: Rung[Measure] | None) -> Span:
 
 def _survey_rows(row: SurveyRow) -> Iterator[tuple[str, tuple[SurveyCell, ...]]]:
     mark = "~" * row.inexact + _LAID_OUT * (row.layouts > 1)
-    yield f"{mark}{row.reference} {row.point}".strip(), row.cells
+    yield f"{mark}{row.name}", row.cells
     for phase, cells in row.phases.items():
         yield f"  {phase}", cells
 
@@ -495,7 +503,7 @@ def _survey_builds(found: Survey) -> Iterator[Line]:
         told = f"{CROSSED}: UNDECIDED, built {how}: {', '.join(crossings)}"
         yield from paragraph(told, Tone.WARN)
     differing = (
-        builds_apart(rung.previous, rung.arm, rung.comparison)
+        builds_apart(rung.previous, rung.label, rung.comparison)
         for ladder in found.report.ladders
         for rung in ladder.rungs
         if rung.previous and rung.comparison and rung.comparison.differences
@@ -510,7 +518,7 @@ def _apart(found: Survey) -> list[str]:
     apart = (
         rung for above, rung in neighbours if rung.passed and above.total and not above.skipped
     )
-    return list(dict.fromkeys(f"{rung.arm} from {rung.previous}" for rung in apart))
+    return list(dict.fromkeys(f"{rung.label} from {rung.previous}" for rung in apart))
 
 
 def _survey_steps(found: Survey) -> Iterator[Line]:
@@ -535,7 +543,7 @@ def _survey_steps(found: Survey) -> Iterator[Line]:
         if pairs:
             yield from paragraph(f"UNDECIDED by {by}, {plural(len(pairs), 'pair')}:", Tone.BOLD)
         for ladder, rung, judged in pairs:
-            yield from paragraph(f"{ladder.name}: {rung.previous} -> {rung.arm}", Tone.WARN)
+            yield from paragraph(f"{ladder.name}: {rung.previous} -> {rung.label}", Tone.WARN)
             yield from paragraph(f"{'; '.join(judged.reasons)}.", indent="  ")
     if calm := quiet(found):
         yield from paragraph(f"{calm} of {len(found.rows)} scenarios: no step on any kernel.")
@@ -545,8 +553,7 @@ def _survey_step(change: SurveyStep) -> Iterator[Line]:
     explanation = change.explanation
     ratio = explanation.comparison.ratio
     tone = Tone.BAD if (ratio or 1) > 1 else Tone.GOOD
-    name = f"{change.reference} {change.point}".strip()
-    name += f", {explanation.phase} alone" if explanation.phase != TOTAL else ""
+    name = change.name + f", {explanation.phase} alone" * (explanation.phase != TOTAL)
     head = f"{name}: {explanation.old} -> {explanation.new}"
     head += f", x{ratio:.3f}" if ratio else ""
     if change.phases:

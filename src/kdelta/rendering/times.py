@@ -89,7 +89,7 @@ def columns(ladder: Ladder[TimeMeasure]) -> list[Column]:
     shown = (ABSENT if cv is None else f"{cv:.1%}" for cv in scatter)
     return [
         Column("CV", (text for text in shown), right=True),
-        Column("n", (f"{rung.ok}/{rung.planned}" for rung in rungs)),
+        Column("n", (f"{rung.ok}/{len(rung.trials)}" for rung in rungs)),
         Column("x first", (ratio(rung.comparison) for rung in rungs)),
     ]
 
@@ -125,7 +125,7 @@ def conclusion(
     """Each comparison in a sentence."""
     for rung in ladder.rungs:
         if rung.comparison:
-            said = _sentence(ladder, rung.arm, rung.comparison)
+            said = _sentence(ladder, rung.label, rung.comparison)
             yield from paragraph(f"{ladder.name}: {said}", Tone.BOLD)
     for share in (rung.share for rung in ladder.rungs if rung.share):
         yield from paragraph(closes(share, _gap(ladder)) + ".", Tone.BOLD)
@@ -188,10 +188,13 @@ def data(report: Report[TimeMeasure]) -> dict[str, Any]:
 
 
 def _arm(ladder: Ladder[TimeMeasure], rung: Rung[TimeMeasure]) -> dict[str, Any]:
-    failures = [one for one in ladder.failures if one.arm == rung.arm and not rung.skipped]
+    failures = [one for one in ladder.failures if one.arm == rung.label and not rung.skipped]
     return picked(
         rung,
         _ARM,
+        **picked(rung.kernel, ("release", "compiler")),
+        arm=rung.label,
+        control=rung.arm.control,
         phases=[(measure.phase, measure.summary) for measure in _measures(rung)],
         comparison=picked(rung.comparison, _COMPARISON) if rung.comparison else None,
         failures=[f"trial {one.trial}: {one.outcome}: {one.reason}" for one in failures],
@@ -212,9 +215,10 @@ def rows(report: Report[TimeMeasure]) -> Iterator[tuple[Cell, ...]]:
             own = measure.summary if measure else None
             yield (
                 report.run_id, ladder.workload, ladder.scenario, ladder.point,
-                rung.arm, int(rung.control), rung.release, phase, f"ns/{_operation(ladder)}",
+                rung.label, int(rung.arm.control), rung.kernel.release,
+                phase, f"ns/{_operation(ladder)}",
                 *(getattr(own, name, None) for name in HEAD[9:16]),
-                rung.ok, rung.planned, ladder.replicates,
+                rung.ok, len(rung.trials), ladder.replicates,
                 *(getattr(found, name, None) for name in ("ratio", *HEAD[20:25])),
                 "; ".join(found.reasons) if found else None,
             )  # fmt: skip

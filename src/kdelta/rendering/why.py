@@ -104,18 +104,18 @@ def _ends(found: Claim, ladder: Ladder[Any]) -> tuple[str, str]:
     if len(counted) < _SEVERAL or found.exact is None:
         return "", ""
     (old, first), (new, last) = counted[0], counted[-1]
-    judged = explain(found.exact, old.arm, new.arm, scenario=ladder.reference).comparison
+    judged = explain(found.exact, old.label, new.label, scenario=ladder.reference).comparison
     was, now = first.per_operation, last.per_operation
     percent = found.report.step_percent
     steps = [
-        f"{rung.arm} {counts.times(rung.comparison.ratio, percent)}"
+        f"{rung.label} {counts.times(rung.comparison.ratio, percent)}"
         for rung, _ in counted
         if rung.comparison and rung.comparison.verdict.is_step and rung.comparison.ratio
     ]
     within = f", within {percent:g} %" * (judged.verdict is Verdict.SAME)
     head = (
-        f"{_ANSWERS[judged.verdict]} {new.arm} executes {number(now)} instructions per"
-        f" {last.operation}, {old.arm} {number(was)}: {counts.times(now / was, percent)}{within}."
+        f"{_ANSWERS[judged.verdict]} {new.label} executes {number(now)} instructions per"
+        f" {last.operation}, {old.label} {number(was)}: {counts.times(now / was, percent)}{within}."
     )
     decided = f"Decided steps: {', '.join(steps)}." if steps else ""
     open_ = f"Why: {'; '.join(judged.reasons)}." if judged.verdict in _OPEN else ""
@@ -136,7 +136,7 @@ def _step(
 def _no_step(found: Claim, ladder: Ladder[Any]) -> str:
     if not any(rung.comparison for rung in ladder.rungs):
         return f"Nothing can be said of {ladder.name}: no two kernels have a count."
-    ends = f"{ladder.rungs[0].arm} to {ladder.rungs[-1].arm}"
+    ends = f"{ladder.rungs[0].label} to {ladder.rungs[-1].label}"
     alike = f"no step of more than {found.report.step_percent:g} % from {ends}"
     return f"No: {ladder.name} has {alike} ({sentences.TRUST[ladder.grade]})."
 
@@ -154,17 +154,17 @@ def _undecided(
         return ""
     why = "; ".join(judged.reasons)
     if lengths := counts.two_lengths(found.report.ladders[0], rung):
-        return f"Undecided in {rung.arm}: {lengths}."
-    if opened and opened.delta and (opened.old, opened.new) == (rung.previous, rung.arm):
+        return f"Undecided in {rung.label}: {lengths}."
+    if opened and opened.delta and (opened.old, opened.new) == (rung.previous, rung.label):
         # What of the builds differs stands in the reasons.
         same = replace(opened.comparison, crossing="", options=(), differences=())
         opened, point = replace(opened, comparison=same), found.report.ladders[0].point
         head = sentences.first_of_counts(opened, point, workloads)
         told = sentences.difference_sentences(opened, None, None)[1:]
         why = f"Why undecided: {why}." if not said or judged.crossing != said else ""
-        return " ".join(filter(None, [f"Undecided in {rung.arm}: {head}", *told, why]))
+        return " ".join(filter(None, [f"Undecided in {rung.label}: {head}", *told, why]))
     size = f": x{ratio:.3f}, {judged.verdict}" if ratio else f" is {judged.verdict}"
-    return f"{rung.previous} to {rung.arm}{size}: {why}."
+    return f"{rung.previous} to {rung.label}{size}: {why}."
 
 
 def commit_lines(

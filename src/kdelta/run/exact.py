@@ -160,13 +160,13 @@ def seed_of(trial: TrialRecord, *, outside: bool, other: int = 0) -> Seed:
 class SingleTrials(ExactTrials):
     """Trials outside the plan of a run, of kernels as they are asked for."""
 
-    def __init__(self, study: Study, bench: Bench, jobs: int | None = None) -> None:
+    def __init__(self, study: Study, bench: Bench) -> None:
         self._arms: list[Kernel] = []
-        super().__init__(bench, self._arms, jobs=jobs)
+        super().__init__(bench, self._arms)
         self._attempts = study.plan.max_attempts
 
     def of(
-        self, kernel: Kernel, number: int, scenario: str, folder: Path, *, seed: int = 0
+        self, scenario: str, kernel: Kernel, number: int, folder: Path, *, seed: int = 0
     ) -> TrialResult:
         """One trial; below `folder` lie its artifacts.  Raises as `runner.tried` does."""
         if kernel not in self._arms:

@@ -14,7 +14,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -65,24 +65,15 @@ _FINE_CLOCKS = ("tsc", "kvm-clock")  # of a guest: they tell nanoseconds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """What all timed trials of a run share."""
+    """What all timed trials of a run share: how its study wants them, and what ends them."""
 
-    iterations: int
-    warmup: int
-    timeout_s: float
-    cancelled: threading.Event
-    hugepages: bool = False  # of KVM guests
+    study: Study
+    cancelled: threading.Event = field(default_factory=threading.Event)
 
-
-def timing_of(study: Study, cancelled: threading.Event) -> Timing:
-    """How a study of the time instrument wants its trials."""
-    return Timing(
-        iterations=study.time.iterations,
-        warmup=study.time.warmup,
-        timeout_s=study.plan.timeout_s,
-        cancelled=cancelled,
-        hugepages=study.time.hugepages,
-    )
+    def arguments(self, scenario: workload.Scenario) -> list[str]:
+        """A program's."""
+        wanted = self.study.time
+        return scenario.arguments(iterations=wanted.iterations, warmup=wanted.warmup)
 
 
 def check_here(study: Study, references: Sequence[str]) -> None:
@@ -130,13 +121,13 @@ def time_here(
 ) -> TrialResult:
     """Time a workload's program on this host, pinned to leased CPUs; artifacts into folder."""
     binary = guest.program(load.program, arch.native(), theirs=scenario.outside)
-    arguments = scenario.arguments(iterations=timing.iterations, warmup=timing.warmup)
+    arguments = timing.arguments(scenario)
     before = facts.read(cpus=leased)
     command = native.command(binary, arguments, leased)
 
     def measure() -> TrialResult:
         keep_command(folder, process.quote(command) + "\n")
-        timeout, cancelled = timing.timeout_s, timing.cancelled
+        timeout, cancelled = timing.study.plan.timeout_s, timing.cancelled
         done = native.run(binary, arguments, leased, timeout=timeout, cancelled=cancelled)
         (folder / "workload.txt").write_text(done.stdout)
         ran = Ran(printed=done.stdout, status=done.returncode, permitted=os.geteuid() == 0)
@@ -160,12 +151,12 @@ class KvmTrials(Trials):
     def __init__(
         self,
         timing: Timing,
-        settings: MachineSettings,
         wanted_qemu: str,
         kernels: Sequence[Kernel | KdeltaError],
         machines: Sequence[MachineSettings] = (),
     ) -> None:
-        """machines: per arm; none: `settings`.  Raises InfraError where this user has no KVM."""
+        """machines: per arm; none: the study's.  Raises InfraError where this user has no KVM."""
+        settings = timing.study.machine
         self.cancelled, self._timing = timing.cancelled, timing
         # KVM gives the host's CPU; the exact instrument's "max" is TCG's.
         self._settings = replace(settings, cpu_model=kvm.cpu_model(settings))
@@ -183,12 +174,12 @@ class KvmTrials(Trials):
         own = self._machines[trial.arm] if self._machines else self._settings
         model = self._settings.cpu_model
         settings = replace(with_needs(own, scenario.needs), cpu_model=model)
-        timing = self._timing
+        timing, timeout_s = self._timing, self._timing.study.plan.timeout_s
 
         def timed() -> TrialResult:
             binary = guest.program(load.program, settings.target, theirs=scenario.outside)
             before = facts.read(cpus=leased)
-            arguments = scenario.arguments(iterations=timing.iterations, warmup=timing.warmup)
+            arguments = timing.arguments(scenario)
             with (
                 swap_backing(settings, kernel, folder) as given,
                 kvm.KvmGuest(
@@ -198,13 +189,13 @@ class KvmTrials(Trials):
                     leased,
                     orders=(*set_up(settings, given, Seed()), orders.run(arguments)),
                     program=binary,
-                    hugetlb=timing.hugepages,
+                    hugetlb=timing.study.time.hugepages,
                     backing=given,
                     cancelled=self.cancelled,
                 ) as machine,
             ):
                 keep_command(folder, machine.command_text, kernel.image)
-                identity, ran, _ = run_in(machine, settings, kernel.release, timing.timeout_s)
+                identity, ran, _ = run_in(machine, settings, kernel.release, timeout_s)
             (folder / "console.log").write_text(machine.console_text)
             (folder / "workload.txt").write_text(ran.printed)
             since = replace(facts.since(before, leased), asked=settings, guest=identity.seen)
@@ -283,7 +274,7 @@ class HostPoolTrials:
             cause = "a host of a pool times its own kernels, and this study wants KVM guests"
             action = 'set time.machine = "host", and kernels such as host:6.12'
             raise SpecError(cause, action=action)
-        self.timing = timing_of(study, threading.Event())
+        self.timing = Timing(study=study)
         self.per_boot = study.time.replicate is Replicate.BOOT
         self.pool, self._settings = name, pool
 
@@ -408,16 +399,16 @@ class _OnHost(Trials):
         if self.pool.per_boot:
             ssh_host.at(Stage.SETTLING)
             facts.settle(SETTLE_S, self.cancelled, self.scratch, ssh_host.ticks)
-        arguments = scenario.arguments(iterations=timing.iterations, warmup=timing.warmup)
+        arguments, timeout_s = timing.arguments(scenario), timing.study.plan.timeout_s
         command = native.command(Path(there), arguments, leased)
         keep_command(folder, process.quote(command) + "\n")
         self.used.add(before.boot_id or "")
         results.note_boot(folder, before.boot_id or "")
         ssh_host.at(Stage.RUNNING)
-        text, status = ssh_host.ran(command, timing.timeout_s)
+        text, status = ssh_host.ran(command, timeout_s)
         (folder / "workload.txt").write_text(text)
         if status == _TIMED_OUT:
-            raise GuestError(f"{load.name} did not end within {timing.timeout_s:.0f} s")
+            raise GuestError(f"{load.name} did not end within {timeout_s:.0f} s")
         permitted = ssh_host.remote.get("id -u").strip() == "0"
         ran = Ran(printed=text, status=status, permitted=permitted)
         ssh_host.at(Stage.READING)

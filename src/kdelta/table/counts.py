@@ -100,8 +100,8 @@ def _state(state: State) -> Span:
 
 
 def _trials(rung: Rung[Measure]) -> Span:
-    tone = Tone.PLAIN if rung.ok == rung.planned else Tone.WARN
-    return Span(f"{rung.ok}/{rung.planned}", tone)
+    tone = Tone.PLAIN if rung.ok == len(rung.trials) else Tone.WARN
+    return Span(f"{rung.ok}/{len(rung.trials)}", tone)
 
 
 _NEAR = 0.1  # percent from a threshold, within which three digits look like it
@@ -136,7 +136,7 @@ def legend(report: RunLadders[Measure], ladder: Ladder[Measure]) -> Iterator[str
     if any(m.kind is LocationKind.MEDIAN for rung in ladder.rungs for m in rung.phases):
         yield "~: median, no exact count"
     # What is done outside the windows: told, since nobody counts it.
-    totals = [(rung.arm, rung.total) for rung in ladder.rungs if rung.total]
+    totals = [(rung.label, rung.total) for rung in ladder.rungs if rung.total]
     for who in dict.fromkeys(who for _, total in totals for who in total.left):
         told = (f"{arm} {number(m.left.get(who, 0) / m.operations)}" for arm, m in totals)
         done = {"RCU": "freed later and not counted", "softirqs": "done in the windows or behind"}
@@ -202,7 +202,7 @@ def by_call(
     for each phase the arms on both sides of the largest step, or at the ends of a ladder, what they
     measured, and instructions by call.  In brackets stands what is in no call.
     """
-    known = {rung.arm: rung for rung in ladder.rungs if rung.phases}
+    known = {rung.label: rung for rung in ladder.rungs if rung.phases}
     arms = [*known][:1] + [*known][1:][-1:]
     arms = [ladder.steps[0].old, ladder.steps[0].new] if ladder.steps else arms
     for measures in zip(*(known[arm].phases for arm in arms if arm in known), strict=False):
@@ -234,9 +234,9 @@ def two_lengths(ladder: Ladder[Measure], rung: Rung[Measure]) -> str:
     if not judged or judged.verdict is not Verdict.UNDECIDED or judged.crossing:
         return ""
     phases = [
-        (one.arm, phase)
+        (one.label, phase)
         for one in ladder.rungs
-        if one.arm in (rung.previous, rung.arm)
+        if one.label in (rung.previous, rung.label)
         for phase in one.phases
     ]
     two = {rare.phase for _, phase in phases for rare in phase.rare}
@@ -268,13 +268,13 @@ def _lessons(ladders: Sequence[Ladder[Measure]]) -> Iterator[str]:
     left: Counter[str] = Counter()
     for ladder in ladders:
         for rung in ladder.rungs if ladder.baseline else ():
-            if rung.arm == ladder.goal or rung.comparison is None:
+            if rung.label == ladder.goal or rung.comparison is None:
                 continue
             if rung.comparison.verdict.is_step:
-                own = changed.setdefault(rung.arm, {})
+                own = changed.setdefault(rung.label, {})
                 own.setdefault(rung.comparison.verdict, []).append(ladder.name)
             elif rung.comparison.verdict is not Verdict.SAME:
-                left[rung.arm] += 1
+                left[rung.label] += 1
     for arm, verdicts in changed.items():
         shorter = ", ".join(verdicts.get(Verdict.IMPROVEMENT, []))
         longer = ", ".join(verdicts.get(Verdict.REGRESSION, []))
@@ -289,12 +289,12 @@ def _lessons(ladders: Sequence[Ladder[Measure]]) -> Iterator[str]:
 
 def _gap(ladder: Ladder[Measure]) -> str:
     """What there is to close in a scenario of a study with a gap, "" in others."""
-    good = next((rung for rung in ladder.rungs if ladder.goal == rung.arm), None)
-    bad = next((rung for rung in ladder.rungs if ladder.baseline == rung.arm), None)
+    good = next((rung for rung in ladder.rungs if ladder.goal == rung.label), None)
+    bad = next((rung for rung in ladder.rungs if ladder.baseline == rung.label), None)
     if not good or not bad or not good.total or not bad.total or not good.comparison:
         return ""
     was, now = good.total.per_operation, bad.total.per_operation
-    change = f"from {good.arm} to {bad.arm}, {number(was)} -> {number(now)}"
+    change = f"from {good.label} to {bad.label}, {number(was)} -> {number(now)}"
     change += f" instructions per {bad.total.operation}, {times(now / was)}"
     if good.comparison.verdict is Verdict.IMPROVEMENT:
         return f"The gap to close is {change}."
@@ -302,7 +302,7 @@ def _gap(ladder: Ladder[Measure]) -> str:
 
 
 def _no_step(report: RunLadders[Measure], ladder: Ladder[Measure]) -> str:
-    rungs = [rung for rung in ladder.rungs if rung.arm != ladder.goal]
+    rungs = [rung for rung in ladder.rungs if rung.label != ladder.goal]
     others = [(rung, rung.comparison) for rung in rungs if rung.comparison]
     if not others:
         return "no step can be named: there is no pair of kernels to compare."
@@ -310,7 +310,7 @@ def _no_step(report: RunLadders[Measure], ladder: Ladder[Measure]) -> str:
     found = [judged.verdict for _, judged in others]
     same = {*found} == {Verdict.SAME}
     sizes = [
-        (abs(math.log(judged.ratio)), times(judged.ratio, report.step_percent), rung.arm)
+        (abs(math.log(judged.ratio)), times(judged.ratio, report.step_percent), rung.label)
         for rung, judged in others
         if judged.ratio and (same or judged.verdict is Verdict.UNDECIDED)
     ]
@@ -319,7 +319,7 @@ def _no_step(report: RunLadders[Measure], ladder: Ladder[Measure]) -> str:
     if same:
         above = ladder.baseline or "the one above"
         for rung, one in others:
-            percent += one.hidden.replace("within it", f"within {rung.arm}")
+            percent += one.hidden.replace("within it", f"within {rung.label}")
         return f"SAME{largest}: no kernel differs from {above} by more than {percent}."
     kinds = (Verdict.SAME, Verdict.UNDECIDED, Verdict.INVALID)
     pairs = ", ".join(f"{found.count(kind)} {kind}" for kind in kinds if kind in found)

@@ -94,7 +94,7 @@ def _overview(ladders: Sequence[Ladder[Any]], view: LadderView) -> Iterator[Line
             (),
             *paragraph(f"{told_name(workload, scenario)}: {name} per {operation}", Tone.BOLD),
         )
-        labels = shortened([rung.arm for rung in group[0].rungs], 20)
+        labels = shortened([rung.label for rung in group[0].rungs], 20)
         columns = [
             Column(
                 short(ladder.point, _HEAD_WIDTH),
@@ -155,11 +155,11 @@ def tables(ladder: Ladder[Any], view: LadderView) -> Iterator[Line]:
     """The values of a ladder and its verdicts, a row for each kernel."""
     rungs = ladder.rungs
     unit, _ = view.scale([ladder])
-    names = Column("kernel", shortened([rung.arm for rung in rungs], 24), Tone.BOLD)
+    names = Column("kernel", shortened([rung.label for rung in rungs], 24), Tone.BOLD)
     total = Column("total", (view.value(rung.total, unit) for rung in rungs), right=True)
     phases = [
         Column(
-            short(phase, 16), (view.value(rung.phase(phase), unit) for rung in rungs), right=True
+            short(phase, 16), (view.value(rung.measure(phase), unit) for rung in rungs), right=True
         )
         for phase in (ladder.phases if len(ladder.phases) > 1 else ())  # else it is the total
     ]
@@ -176,7 +176,7 @@ def _verdict(rung: Rung[Any]) -> Span:
     if rung.skipped:
         return Span("skip", Tone.FAINT)
     if rung.comparison is None:
-        return Span("control" if rung.control else ABSENT)
+        return Span("control" if rung.arm.control else ABSENT)
     return verdict_span(rung.comparison)
 
 
@@ -184,7 +184,7 @@ def _problems(ladder: Ladder[Any], view: LadderView, told: set[str]) -> Iterator
     """told: what was said of a ladder before, and holds for this one, too."""
     notes = [
         *(
-            builds_apart(rung.previous, rung.arm, rung.comparison)
+            builds_apart(rung.previous, rung.label, rung.comparison)
             for rung in ladder.rungs
             if rung.previous and rung.comparison and rung.comparison.differences
         ),
@@ -215,8 +215,8 @@ def _open(ladder: Ladder[Any], view: LadderView) -> dict[tuple[Verdict, str], li
     for rung in ladder.rungs:
         if rung.comparison and rung.comparison.verdict in view.TOLD:
             for reason in rung.comparison.reasons:
-                said = rung.comparison.verdict, reason.removeprefix(f"{rung.arm}: ")
-                told.setdefault(said, []).append(rung.arm)
+                said = rung.comparison.verdict, reason.removeprefix(f"{rung.label}: ")
+                told.setdefault(said, []).append(rung.label)
     return told
 
 
