@@ -114,7 +114,7 @@ def first_row(folder: Path, step: Step) -> FirstRow:
         if not found.comparison.verdict.is_step:
             return FirstRow(step=step)
         sides = calls.sources(record, found, step.point)
-        trees = ([artifacts.kept_calls(folder, at)[phase] for at, phase in side] for side in sides)
+        trees = ([artifacts.kept_calls(folder, *one) for one in side] for side in sides)
         difference = calls.explained(found, *trees).difference
     except KdeltaError as error:
         return FirstRow(step=step, missing=str(error))

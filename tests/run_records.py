@@ -24,6 +24,9 @@ def kernel(reference: str) -> sample.KernelIdentity:
     )  # fmt: skip
 
 
+ANY = {"release": "", "version": "", "image_sha256": ""}  # of an arm: any kernel's trials are its
+
+
 def new_run(*, arms: int = 3, rounds: int = 2, name: str = "demo", run_id: str = "") -> RunRecord:
     study = spec.from_arguments(
         ["mprotect:a", "mincore:b"], [f"6.{at}" for at in range(arms)], rounds=rounds, name=name
@@ -32,7 +35,7 @@ def new_run(*, arms: int = 3, rounds: int = 2, name: str = "demo", run_id: str =
         run_id=run_id or name, name=name, title=study.title, seed=2**63 - 1, rounds=rounds,
         created=NOW.isoformat(), kdelta_version="0.1.0", study=study,
         arms=tuple(
-            sample.ArmRecord(index=at, label=f"6.{at}", kernel=kernel(f"6.{at}"))
+            sample.ArmRecord(index=at, label=f"6.{at}", kernel=replace(kernel(f"6.{at}"), **ANY))
             for at in range(arms)
         ),
         trials=make_plan(study, 5),

@@ -284,7 +284,7 @@ def closes(branch: calls.Branch) -> None:
 
 def test_a_run_without_call_paths_says_how_to_get_them(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="--probe calls"):
-        artifacts.kept_calls(tmp_path, 0)
+        artifacts.kept_calls(tmp_path, 0, "scan")
 
 
 @pytest.mark.parametrize(
@@ -295,20 +295,21 @@ def test_a_run_without_call_paths_says_how_to_get_them(tmp_path: Path) -> None:
         gzip.compress(msgspec.json.encode({"scan": [[-1, "main", 0, -5]]})),
         gzip.compress(msgspec.json.encode({"scan": [[-1, "main", 0, 5]]}))[:-9],
         gzip.compress(b'{"scan": [[-1, "ma\xff", 0, 5]]}'), gzip.compress(b"[" * 100_000),
+        gzip.compress(b"{}"),
     ],
-    ids=["no-gzip", "no-trees", "its-own-caller", "negative", "cut-off", "no-text", "deep"],
+    ids=["no-gzip", "no-trees", "its-own-caller", "negative", "cut-off", "no-text", "deep", "none"],
 )  # fmt: skip
 def test_damaged_call_paths_are_told(tmp_path: Path, content: bytes) -> None:
     written(trial_folder(tmp_path, 0), {artifacts.CALLS: content})
     with pytest.raises(StoreError, match="call paths"):
-        artifacts.kept_calls(tmp_path, 0)
+        artifacts.kept_calls(tmp_path, 0, "scan")
 
 
 def test_a_bomb_is_not_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(artifacts, "_MAX_BYTES", 1 << 16)
     written(trial_folder(tmp_path, 0), {artifacts.CALLS: gzip.compress(b" " * (1 << 20))})
     with pytest.raises(StoreError, match="unpacks to more than"):
-        artifacts.kept_calls(tmp_path, 0)
+        artifacts.kept_calls(tmp_path, 0, "scan")
 
 
 def test_thunks_are_known_by_their_names() -> None:

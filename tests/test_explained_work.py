@@ -34,9 +34,10 @@ from kdelta.table.columns import plain
 from ladder_records import PAGES, ladder
 from run_records import kept
 
+IDLE = (WorkRow("walk", Kind.FENCE, 0),)
 OLD = artifacts.TrialDetails(
     work={"protect": (WorkRow("walk", Kind.LOAD, 5 * PAGES), WorkRow("walk", Kind.FENCE, PAGES)),
-          "restore": (WorkRow("walk", Kind.LOAD, 5 * PAGES),)},
+          "restore": (WorkRow("walk", Kind.LOAD, 5 * PAGES),), "touch": IDLE},
     memory={
         "protect": (MemoryRow(EVERYWHERE, What.PAGE_TABLE, 10, 10, 5, 1),
                     MemoryRow("walk", What.PAGE_TABLE, 10, 10, 5, 1)),
@@ -47,7 +48,7 @@ NEW = artifacts.TrialDetails(
     work={"protect": (WorkRow("walk.isra.0", Kind.LOAD, 4 * PAGES),
                       WorkRow("commit", Kind.LOAD, 200 * PAGES),
                       WorkRow("commit", Kind.FENCE, PAGES), WorkRow("commit", Kind.ATOMIC, PAGES)),
-          "restore": (WorkRow("walk", Kind.LOAD, 5 * PAGES),)},
+          "restore": (WorkRow("walk", Kind.LOAD, 5 * PAGES),), "touch": IDLE},
     memory={
         "protect": (MemoryRow(EVERYWHERE, What.PAGE_TABLE, 10, 10, 5, 1),
                     MemoryRow(EVERYWHERE, What.STRUCT_PAGE, PAGES, PAGES, 0, PAGES // 64),

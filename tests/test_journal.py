@@ -101,6 +101,7 @@ def test_any_result_survives(
     tmp_path_factory: pytest.TempPathFactory, result: sample.TrialResult
 ) -> None:
     assume(not results.contradiction(result))
+    result = replace(result, kernel=None)  # of another than its arm's it is left out
     folder = tmp_path_factory.mktemp("any") / "run"
     journal = RunJournal.create(folder, new_run(arms=1, rounds=1))
     with journal.executing():
@@ -363,6 +364,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "unknown-key-inside": lambda path: reworded(path, '"result":{', '"result":{"certainly":true,'),
     "no-instrument": lambda path: reworded(path, '"type":"exact"', '"type":"oracle"'),
     "other-windows": lambda path: reworded(path, f"[3,{2**63 - 1}]", "[0,0,0]"),
+    "other-kernel": lambda path: reworded(path, '"arch":"amd64"', '"arch":"arm64"'),
     "no-attempt": lambda path: changed(path, attempts=-1),
     "half-a-count": lambda path: reworded(path, "16384", "16384.5"),
 }
@@ -427,7 +429,11 @@ def test_a_plan_whose_trials_are_of_no_arm_is_refused(folder: Path) -> None:
         changed(folder / "run.json", trials=[trials[0] | wrong, *trials[1:]])
         with pytest.raises(StoreError, match="its trials are not those of its arms"):
             RunJournal.open(folder)
-    changed(folder / "run.json", created="99999-01-01T00:00:00Z")
+    arms = json.loads((folder / "run.json").read_text())["arms"]
+    changed(folder / "run.json", trials=trials, arms=[arms[0] | {"label": "6.1"}, *arms[1:]])
+    with pytest.raises(StoreError, match="or its arms have no names of their own"):
+        RunJournal.open(folder)
+    changed(folder / "run.json", arms=arms, created="99999-01-01T00:00:00Z")
     with pytest.raises(StoreError, match="damaged: Invalid isoformat string"):
         RunJournal.open(folder)
     changed(folder / "run.json", created="2026-01-01", trials=[*trials, trials[0]])

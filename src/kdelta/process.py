@@ -27,7 +27,7 @@ from kdelta.printable import printable
 log = logging.getLogger(__name__)
 
 _KILL_GRACE_S = 2.0
-_STOPPED_S, _LOOK_S, _TOLD_S = 3.5, 1.0, 60.0
+_STOPPED_S, _LOOK_S, _TOLD_S, _TOLD_AGAIN_S = 3.5, 1.0, 8.0, 60.0
 _REST_S, _POLL_S = 5.0, 0.01
 _MOST_BYTES = 256 << 20  # that a command prints
 _MOST_PATIENCE = 10
@@ -242,21 +242,24 @@ _reaper = _Reaper()
 
 
 class Standstill:
-    """Tells the user, at most each minute, that a command is waited for which is stopped, or which
-    should have ended (quick).
+    """Tells the user, now and then, that a command is waited for which is stopped, or which should
+    have ended (quick).
     """
 
     def __init__(self, pid: int, name: str, *, quick: bool = False) -> None:
-        self._since, self._slow = time.monotonic(), ", which should have ended" if quick else ""
-        self._pid, self._name, self._next = pid, name, self._since + _STOPPED_S
+        self._since = self._begun = time.monotonic()
+        self._pid, self._name, self._next = pid, name, self._begun + _STOPPED_S
+        self._slow = ", and it should have ended" if quick else ""
 
     def look(self) -> None:
         """Tell it when it is so; called again and again."""
-        if time.monotonic() >= self._next:
-            told = stopped(self._pid) or self._slow
-            if told:
-                log.warning("waiting for %s%s", self._name, told)
-            self._next = time.monotonic() + (_TOLD_S if told else _LOOK_S)
+        now = time.monotonic()
+        if now >= self._next:
+            waited = now - self._begun
+            if told := stopped(self._pid) or self._slow:
+                log.warning("waiting for %s, %.0f s so far%s", self._name, waited, told)
+            again = _TOLD_S if waited < _TOLD_AGAIN_S else _TOLD_AGAIN_S
+            self._next = now + (again if told else _LOOK_S)
 
     def rests(self) -> bool:
         """True when all of its group slept for seconds: it waits for what never comes."""

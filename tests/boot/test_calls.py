@@ -129,8 +129,9 @@ def test_a_run_keeps_paths_counts_as_without_and_explains_by_them(tmp_path: Path
     record = RunJournal.open(folder).record()
     for trial in record.trials:
         assert trial.result is not None
-        for phase, tree in artifacts.kept_calls(folder, trial.index).items():
-            rows = [row for row in trial.result.exact.functions if row.phase == phase]
+        for one in trial.result.exact.phases:
+            tree = artifacts.kept_calls(folder, trial.index, one.phase)
+            rows = [row for row in trial.result.exact.functions if row.phase == one.phase]
             assert sum(node.insns for node in tree) == sum(row.insns for row in rows)
     plain = Command(tmp_path / "plain", data.directory("workloads"))
     ladder = re.compile(r"^6\.1\S+ .*$", re.MULTILINE)

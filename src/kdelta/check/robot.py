@@ -176,11 +176,15 @@ def read(path: Path) -> RobotReport:
         cause = f"this is no report of the kernel test robot: it lacks {lacks}"
         raise SpecError(cause, place=str(path), action=_WHOLE_MAIL)
     parent, short, title = block.groups()
+    seen: dict[str, re.Match[str]] = {}
     for row in rows:
         first = f"{row['name'].partition('.')[0]}-"
         if row["percent"] and (f"{suite[1]}-".startswith(first) or first == "perf-stat-"):
             _check_row(row, str(path))
             _check_subject(subject, row, str(path))
+            if _row(seen.setdefault(row["name"], row)) != _row(row):
+                cause = f"its table has two rows {printable(row['name'], 80)} that differ"
+                raise SpecError(cause, place=str(path), action=_WHOLE_MAIL)
     whole = next((one for one in _COMMIT.finditer(text) if one[1].startswith(short)), None)
     return RobotReport(
         commit=whole[1] if whole else short,

@@ -269,7 +269,7 @@ def _percent_lines() -> Progress:
         now = time.monotonic()
         begun.setdefault(label, now)
         last, when = shown.get(label, (-_STEP_PERCENT, now))
-        silent = now - when >= _SILENT_S and percent >= last + 1
+        silent = now - when >= (_SILENT_S if percent >= last + 1 else 2 * _SILENT_S)
         if silent or percent // _STEP_PERCENT > last // _STEP_PERCENT:
             shown[label] = percent, now
             left = _left(now - begun[label], percent, 100)

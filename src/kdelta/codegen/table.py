@@ -382,12 +382,12 @@ class Recorded:
     def trees(self) -> list[Trees]:
         """The call trees of the old and the new kernel."""
         kept = artifacts.kept_calls
-        return [[kept(self.folder, at)[phase] for at, phase in side] for side in self._sides]
+        return [[kept(self.folder, *one) for one in side] for side in self._sides]
 
     def work(self) -> WorkExplanation:
         """Kinds of work, memory, shared lines and values."""
         kept = artifacts.kept_details
-        old, new = ([(kept(self.folder, at), phase) for at, phase in side] for side in self._sides)
+        old, new = ([(kept(self.folder, *one), one[1]) for one in side] for side in self._sides)
         found = compared(self.whole, old, new)
         if found.sharing is None:
             return found

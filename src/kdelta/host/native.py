@@ -54,11 +54,20 @@ def command(program: Path, arguments: Sequence[str], cpus: Sequence[int]) -> lis
 
 
 def read(
-    child: subprocess.Popen[bytes], name: str, timeout: float, cancelled: threading.Event
+    child: subprocess.Popen[bytes],
+    name: str,
+    timeout: float,
+    cancelled: threading.Event,
+    *,
+    quick: bool = False,
 ) -> tuple[str, str]:
-    """What a child prints to its end, of its errors the first.  Raises GuestError, Cancelled."""
+    """What a child prints to its end, of its errors the first.  quick: as of process.run, but for
+    its end.  Raises GuestError, Cancelled.
+    """
+    watch = process.Standstill(child.pid, name, quick=quick)
 
     def look(_: Sequence[object]) -> bool:
+        watch.look()
         if cancelled.is_set():
             raise Cancelled
         return False

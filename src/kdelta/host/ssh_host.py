@@ -55,7 +55,7 @@ _OPTIONS = {
     "PermitLocalCommand": "no",
 }
 _FAILED = 255  # ssh's own exit status; scripts of ours never end with it
-_SHORT_S = 60.0
+_SHORT_S, _HANG_UP_S = 60.0, 8.0
 _MOST_CONFIG = 1 << 20
 _UNKNOWN_KEY = ("Host key verification failed", "REMOTE HOST IDENTIFICATION HAS CHANGED")
 _REFUSED_KEY = ("Permission denied", "Too many authentication failures")
@@ -121,7 +121,8 @@ class Remote:
         argv = [*self._client, *self._where, f"exec sh -c {shlex.quote(_SUDO + script)}"]
         child = process.start(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=stdin)
         try:
-            text, errors = native.read(child, "ssh", timeout, self.cancelled)
+            quick, name = timeout <= _SHORT_S, f"ssh of {self.name}"
+            text, errors = native.read(child, name, timeout, self.cancelled, quick=quick)
         except GuestError as error:
             cause = f"{self.name} did not answer within {timeout:.0f} s: {error.cause}"
             action = "see by hand whether it answers, then: kdelta resume"
@@ -142,7 +143,9 @@ class Remote:
 
     def hang_up(self) -> None:
         """Close the shared connection, so that the next question makes a new one."""
-        process.run([*self._client, "-O", "exit", *self._where], timeout=_SHORT_S, check=False)
+        words = [*self._client, "-O", "exit", *self._where]
+        with contextlib.suppress(InfraError):  # it ends by itself soon
+            process.run(words, timeout=_HANG_UP_S, check=False)
 
     def by_hand(self) -> str:
         """The command that a user gives to see what ssh says."""

@@ -22,11 +22,12 @@ from kdelta.attribution import insns, stream
 from kdelta.errors import KdeltaError, SpecError, StoreError
 from kdelta.files import decoded
 from kdelta.journal.results import trial_folder
+from kdelta.printable import quoted
 from kdelta.probes.calls import PathNode
 from kdelta.probes.memory import MemoryRow
 from kdelta.probes.sharing import FieldRow, SharingRow
 from kdelta.probes.work import WorkRow
-from kdelta.sample import TrialResult
+from kdelta.sample import Count, TrialResult
 
 _MAX_BYTES = 256 << 20
 _NOT_OURS = (msgspec.MsgspecError, ValueError)  # of decoding what is no UTF-8, too
@@ -71,16 +72,15 @@ Trees = dict[str, tuple[PathNode, ...]]
 """Of each phase the call tree of the window that stands for it, callers first."""
 
 
-def kept_calls(folder: Path, index: int) -> Trees:
-    """Those of a trial of the run in a folder.  Raises SpecError, StoreError."""
+def kept_calls(folder: Path, index: int, phase: str) -> tuple[PathNode, ...]:
+    """Those of a phase of a trial of the run in a folder.  Raises SpecError, StoreError."""
     action = "count them with: kdelta run ... --probe calls"
     path, trees = _kept(folder, index, CALLS, Trees, what="call paths", action=action)
-    for nodes in trees.values():
-        rows = enumerate(nodes)
-        sound = all(-1 <= n.parent < at and min(n.calls, n.insns) >= 0 for at, n in rows)
-        if len(nodes) > _MAX_NODES or not sound:
-            raise StoreError("its call paths are no trees", place=str(path))
-    return trees
+    nodes = trees.get(phase, ())
+    sound = all(-1 <= node.parent < at for at, node in enumerate(nodes))
+    if len(nodes) > _MAX_NODES or not (sound and nodes):
+        raise StoreError(f"its call paths of {quoted(phase)} are no tree", place=str(path))
+    return nodes
 
 
 DETAILS = "beside.json.gz"
@@ -93,9 +93,9 @@ class Histogram(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Beyond MOST_VALUES values: others of them, which were read others_count times.
     """
 
-    values: dict[str, int] = {}
-    others: int = 0
-    others_count: int = 0
+    values: dict[str, Count] = {}
+    others: Count = 0
+    others_count: Count = 0
     missing: str = ""
 
 
@@ -117,10 +117,17 @@ class TrialDetails(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     members: dict[str, dict[str, int]] = {}
 
 
-def kept_details(folder: Path, index: int) -> TrialDetails:
-    """Those of a trial of the run in a folder.  Raises SpecError, StoreError."""
+def kept_details(folder: Path, index: int, phase: str = "") -> TrialDetails:
+    """Those of a trial of the run in a folder, of which this phase must be one.  Raises SpecError,
+    StoreError.
+    """
     action = "count again: kdelta run ... --new"
-    return _kept(folder, index, DETAILS, TrialDetails, what="kinds of work", action=action)[1]
+    path, found = _kept(folder, index, DETAILS, TrialDetails, what="kinds of work", action=action)
+    wanted: dict[str, tuple[WorkRow, ...]] = {phase: ()} if phase else {}
+    for name, rows in (wanted | found.work).items():
+        if len({(row.function, row.kind) for row in rows}) != len(rows) or not rows:
+            raise StoreError(f"its kinds of work of {quoted(name)} are no table", place=str(path))
+    return found
 
 
 _COUNTS = "counts.bin.gz"

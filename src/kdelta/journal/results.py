@@ -15,7 +15,8 @@ import msgspec
 from kdelta.errors import StoreError
 from kdelta.journal import files
 from kdelta.ladder.counts import CountMethod, chosen_windows
-from kdelta.sample import Count, TrialResult
+from kdelta.printable import quoted
+from kdelta.sample import Count, KernelIdentity, TrialResult
 
 log = logging.getLogger(__name__)
 _BOOT = "boot.json"
@@ -40,8 +41,16 @@ def keep(folder: Path, kept: KeptResult) -> None:
     files.write(trial_folder(folder, kept.index) / "result.json", kept)
 
 
-def kept(folder: Path, run: str, index: int) -> KeptResult | None:
-    """The result of a trial of the run `run`, None when there is none that can be read."""
+_KERNEL = ("release", "version", "arch", "image_sha256")  # not read from a guest
+
+
+def kept(
+    folder: Path, run: str, index: int, kernel: KernelIdentity | None = None
+) -> KeptResult | None:
+    """The result of a trial of the run `run`, None when there is none that can be read.
+
+    kernel: of its arm, where it has one.
+    """
     path = trial_folder(folder, index) / "result.json"
     try:
         found = files.read(path, KeptResult)
@@ -53,7 +62,19 @@ def kept(folder: Path, run: str, index: int) -> KeptResult | None:
     if found and (found.run, found.index) != (run, index):
         log.warning("%s: left out, it is of trial %d of %s", path, found.index, found.run)
         return None
+    own = found.result.kernel if found and found.result.exact.phases else None
+    if (
+        own
+        and kernel
+        and any("" != getattr(kernel, name) != getattr(own, name) != "" for name in _KERNEL)
+    ):
+        log.warning("%s: left out, it is of kernel %s and not of %s", path, *_named(own, kernel))
+        return None
     return found
+
+
+def _named(*kernels: KernelIdentity) -> list[str]:
+    return [quoted(f"{each.arch} {each.version or each.release}") for each in kernels]
 
 
 def contradiction(result: TrialResult) -> str:

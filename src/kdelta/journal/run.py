@@ -223,7 +223,10 @@ class RunJournal:
 
     def _read_kept(self, trials: Sequence[TrialRecord]) -> dict[int, results.KeptResult]:
         run_id = self.plan.run_id
-        found = (results.kept(self.folder, run_id, trial.index) for trial in trials)
+        found = (
+            results.kept(self.folder, run_id, trial.index, self.plan.arms[trial.arm].kernel)
+            for trial in trials
+        )
         return {kept.index: kept for kept in found if kept}
 
     def _read_attempts(self) -> dict[int, int]:
@@ -299,7 +302,11 @@ def _plan_of(folder: Path) -> RunRecord:
         raise StoreError("the run is of an earlier kdelta", place=str(path), action=_AGAIN)
     plan = files.read(path, _Plan, action=action)
     if plan is None or not _sound(plan):
-        raise files.damaged(path, "its trials are not those of its arms", action=action)
+        raise files.damaged(
+            path,
+            "its trials are not those of its arms, or its arms have no names of their own",
+            action=action,
+        )
     own = plan.fields() | {"trials": tuple(map(_without_result, plan.trials))}
     return RunRecord(study=_study_of(folder, plan.study_digest), **own)
 
@@ -309,12 +316,16 @@ def _without_result(trial: TrialRecord) -> TrialRecord:
 
 
 def _sound(plan: _Plan) -> bool:
-    """True when each trial is once there and of an arm, and a shell takes the name as it stands."""
+    """True when each trial is once there and of an arm, no two arms are called the same, and a
+    shell takes the name as it stands.
+    """
     once = len({trial.index for trial in plan.trials if trial.index >= 0}) == len(plan.trials)
     arms = [arm.index for arm in plan.arms]
     of_arms = {trial.arm for trial in plan.trials} <= set(arms)
     named = re.fullmatch(r"[\w.+~=@,-]*", plan.run_id)
-    return bool(named) and once and of_arms and arms == list(range(len(arms)))
+    labels = {arm.label for arm in plan.arms if arm.label.isprintable()} - {""}
+    told = bool(named) and len(labels) == len(arms)
+    return told and once and of_arms and arms == list(range(len(arms)))
 
 
 def _study_of(folder: Path, digest: str) -> spec.Study:

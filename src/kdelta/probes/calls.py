@@ -16,6 +16,7 @@ from kdelta.attribution import stream
 from kdelta.attribution.insns import CountedWindow
 from kdelta.attribution.symbols import UNKNOWN, Symbols
 from kdelta.errors import InfraError
+from kdelta.sample import Count
 
 _COLD = ".cold"  # what a compiler moved out of a function's way is entered by jumps from it
 _USER = "[user]"
@@ -30,8 +31,8 @@ class PathNode(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 
     parent: int
     function: str
-    calls: int
-    insns: int
+    calls: Count
+    insns: Count
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ import msgspec
 
 from kdelta.attribution.insns import Touched
 from kdelta.attribution.symbols import UNKNOWN, Symbols
+from kdelta.sample import Count
 
 _READ, WRITTEN = 1, 2
 _VIA_STACK, _VIA_PER_CPU = 1, 2
@@ -53,10 +54,10 @@ class MemoryRow(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
 
     function: str
     what: What
-    lines: int
-    read: int
-    written: int
-    pages: int
+    lines: Count
+    read: Count
+    written: Count
+    pages: Count
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from kdelta.metric import Better
 from kdelta.printable import printable
 from kdelta.probes import memory
 from kdelta.probes.memory import EVERYWHERE, What
-from kdelta.sample import ExactData, MetricValue
+from kdelta.sample import Count, ExactData, MetricValue
 
 MOST_CPUS = 8  # plugin/sharing.h, as the following
 _FETCHED, _TAKEN, _ATOMIC = 4, 8, 16
@@ -71,10 +71,10 @@ class SharingRow(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
     function: str
     what: What
     object: str
-    fetched: int
-    taken: int
-    atomic: int
-    false: int
+    fetched: Count
+    taken: Count
+    atomic: Count
+    false: Count
     lock: int = 0
 
 
@@ -84,7 +84,7 @@ class FieldRow(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     """
 
     struct: str
-    at: int
+    at: Count
     member: str
     function: str
     written: bool

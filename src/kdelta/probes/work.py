@@ -18,6 +18,7 @@ import msgspec
 from kdelta.arch import Arch
 from kdelta.attribution.insns import CountedWindow
 from kdelta.attribution.symbols import Symbols
+from kdelta.sample import Count
 
 
 class Kind(StrEnum):
@@ -323,7 +324,7 @@ class WorkRow(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 
     function: str
     kind: Kind
-    count: int
+    count: Count
 
 
 _READERS = {

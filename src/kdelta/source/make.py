@@ -24,6 +24,7 @@ from kdelta.toolchains import Toolchain
 
 TIMEOUT_S = 3 * 3600.0
 _POLL_S = 0.1
+_SILENT_S = 900.0  # of what a stranger wrote: no compiler or linker takes so long
 _QUICK_S = 60.0
 _MIB_PER_JOB = 700
 _MOST_LOG_BYTES = 256 << 20
@@ -207,6 +208,7 @@ class Make:
         self, child: subprocess.Popen[bytes], start: int, steps: int, progress: Progress | None
     ) -> None:
         deadline, done, at = time.monotonic() + TIMEOUT_S, 0, start
+        silent = time.monotonic() + _SILENT_S
         while True:
             ended = child.poll() is not None
             with self.log.open("rb") as stream:
@@ -222,6 +224,10 @@ class Make:
                 return
             if at - start > _MOST_LOG_BYTES:
                 raise SourceError(self.title, first="make prints without end", log=self.log)
+            silent = time.monotonic() + _SILENT_S if whole else silent
+            if time.monotonic() > silent and self.confined:
+                first = f"make printed nothing for {_SILENT_S / 60:.0f} minutes"
+                raise SourceError(self.title, first=first, log=self.log)
             if time.monotonic() > deadline:
                 raise InfraError(f"make did not end within {TIMEOUT_S:.0f} s", place=str(self.log))
             if not ended and not whole:
