@@ -9,7 +9,7 @@ from typing import Any
 from kdelta.bisect import evidence
 from kdelta.bisect.evidence import BisectionResult, Ending, Findings
 from kdelta.bisect.history import Commit
-from kdelta.bisect.journal import BisectStep, Journal, Point
+from kdelta.bisect.journal import BisectStep, Point
 from kdelta.bisect.search import Likeness, Mark
 from kdelta.check.interval import Undone
 from kdelta.metric import number, plural
@@ -35,23 +35,22 @@ _MOST_NAMED = 6
 _STEP = ("mark", "standing", "position", "beyond", "why", "trials", "same_as", "build_s")
 
 
-def show(
-    journal: Journal, findings: Findings, found: BisectionResult, *, points: str
-) -> list[Line]:
+def show(findings: Findings, found: BisectionResult, *, points: str) -> list[Line]:
     """The points that were measured, in their order, and what they amount to.
 
     points: how many there are of what ("52 kernels", "64 commits").
     """
-    question, steps = journal.state.question, journal.steps
+    journal, steps = findings.journal, findings.journal.steps
+    question = journal.state.question
     ends = f"{short(question.good, _LABEL)} (good) to {short(question.bad, _LABEL)} (bad)"
     builds = evidence.builds(journal)
     effort = f"{plural(builds, 'build')}, " if builds else ""
     effort += plural(evidence.boots(journal), "boot")
     sure = found.ending in (Ending.STEP, Ending.RANGE)
-    lines = list(paragraph(sentence(found), Tone.BOLD if sure else Tone.WARN))
+    lines = list(paragraph(sentence(found, findings), Tone.BOLD if sure else Tone.WARN))
     lines += [(), *paragraph(f"{question.scenario}: {ends}")]
     lines += paragraph(f"{findings.unit()}, {question.phase}; {points}, {effort}")
-    lines += [(), *_table(journal, findings), ()]
+    lines += [(), *_table(findings), ()]
     for point in journal.state.points:
         if (step := steps.get(point.key)) and step.why:
             lines += paragraph(f"{short(point.label, _LABEL)}: {step.why}", Tone.WARN)
@@ -67,11 +66,12 @@ def show(
     return lines
 
 
-def sentence(found: BisectionResult) -> str:
+def sentence(found: BisectionResult, findings: Findings) -> str:
     """The outcome in one sentence."""
     judged = found.comparison
     ends = f"{found.good.label} and {found.bad.label}"
-    values = f"{figure(found.good_value)} -> {figure(found.bad_value)} {found.unit}"
+    was, now = map(figure, map(findings.value, (found.good, found.bad)))
+    values = f"{was} -> {now} {findings.unit()}"
     values += _percent(judged.ratio) if judged else ""
     why = "; ".join(found.reasons)
     share = "" if found.share is None else f", {100 * found.share:.0f} % of the whole change"
@@ -113,17 +113,18 @@ def commit_data(commit: Commit) -> dict[str, Any]:
     }
 
 
-def data(journal: Journal, findings: Findings, found: BisectionResult) -> dict[str, Any]:
+def document(findings: Findings, found: BisectionResult) -> dict[str, Any]:
     """The bisection as JSON data."""
-    question, judged = journal.state.question, found.comparison
+    journal, judged = findings.journal, found.comparison
     points = {point.key: point for point in journal.state.points}
     none: dict[str, Any] = {"ratio": None, "verdict": None, "crossing": "", "differences": []}
     return {
         "run": journal.folder.name,
-        **picked(question, ("scenario", "phase")),
-        **picked(found, ("ending", "reasons", "unit")),
-        "good": _side(found.good, found.good_value),
-        "bad": _side(found.bad, found.bad_value),
+        **picked(journal.state.question, ("scenario", "phase")),
+        **picked(found, ("ending", "reasons")),
+        "unit": findings.unit(),
+        "good": _side(found.good, findings.value(found.good)),
+        "bad": _side(found.bad, findings.value(found.bad)),
         **(picked(judged, tuple(none)) if judged else none),
         "share": found.share,
         "skipped": [point.key for point in found.skipped],
@@ -149,8 +150,8 @@ def data(journal: Journal, findings: Findings, found: BisectionResult) -> dict[s
     }
 
 
-def _table(journal: Journal, findings: Findings) -> Iterator[Line]:
-    steps = journal.steps
+def _table(findings: Findings) -> Iterator[Line]:
+    journal, steps = findings.journal, findings.journal.steps
     ends = {journal.state.points[0].key: "good end", journal.state.points[-1].key: "bad end"}
     order = {step.key: str(at + 1) for at, step in enumerate(journal.state.steps)}
     points = [point for point in journal.state.points if point.key in steps]
