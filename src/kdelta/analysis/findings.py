@@ -778,13 +778,11 @@ def enough_valid(record: RunRecord) -> Skip | None:
 class Report(RunLadders[M]):
     """Everything that a run shows.
 
-    explains: whether a step can be explained by functions.  limits: what the run cannot say, a
-    sentence each.  metrics: what workloads told beside their phases; figures: what the study wants
-    to know of functions.
+    limits: what the run cannot say, a sentence each.  metrics: what workloads told beside their
+    phases; figures: what the study wants to know of functions.
     """
 
     record: RunRecord
-    explains: bool
     limits: tuple[str, ...]
     metrics: tuple[MetricTable, ...]
     figures: tuple[FigureTable, ...]
@@ -804,7 +802,6 @@ def report(
     return Report(
         record=record,
         run_id=record.run_id,
-        explains=method.explains,
         step_percent=method.step_percent,
         alpha=method.alpha,
         ladders=ladders(record, method, every),

@@ -35,12 +35,10 @@ _UNKNOWN_KERNEL = KernelIdentity(
 
 @dataclass(frozen=True, slots=True)
 class NeighbourChange:
-    """Two measured neighbours that differ; values per operation, between: points not measured."""
+    """Two measured neighbours that differ; between: points not measured."""
 
     old: Point
     new: Point
-    old_value: float
-    new_value: float
     between: int
     comparison: Comparison
 
@@ -98,13 +96,11 @@ class Findings:
     def changes(self) -> list[NeighbourChange]:
         """Every two measured neighbours that differ, in order."""
         measured = [
-            (at, point, value)
-            for at, point in enumerate(self.journal.state.points)
-            if (value := self.value(point)) is not None
+            (at, point) for at, point in enumerate(self.journal.state.points) if self.measure(point)
         ]
         return [
-            NeighbourChange(old, new, was, now, second - first - 1, comparison)
-            for (first, old, was), (second, new, now) in pairwise(measured)
+            NeighbourChange(old, new, second - first - 1, comparison)
+            for (first, old), (second, new) in pairwise(measured)
             if (comparison := self.compare(old, new)).verdict.is_step
         ]
 

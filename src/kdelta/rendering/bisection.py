@@ -12,7 +12,7 @@ from kdelta.bisect.history import Commit
 from kdelta.bisect.journal import BisectStep, Point
 from kdelta.bisect.search import Likeness, Mark
 from kdelta.check.interval import Undone
-from kdelta.metric import number, plural
+from kdelta.metric import plural
 from kdelta.printable import few
 from kdelta.rendering import why
 from kdelta.rendering.formats import picked
@@ -59,9 +59,10 @@ def show(findings: Findings, found: BisectionResult, *, points: str) -> list[Lin
         lines += paragraph(f"{told}: the cause may be there, and no commit.", Tone.WARN)
     for change in found.others:
         gap = f", {change.between} not measured between them" if change.between else ""
+        was, now = map(figure, map(findings.value, (change.old, change.new)))
         lines += paragraph(
-            f"Also seen: {change.old.label} -> {change.new.label}: {number(change.old_value)} ->"
-            f" {number(change.new_value)}{_percent(change.comparison.ratio)}{gap}."
+            f"Also seen: {change.old.label} -> {change.new.label}: {was} -> {now}"
+            f"{_percent(change.comparison.ratio)}{gap}."
         )
     return lines
 
@@ -123,15 +124,15 @@ def document(findings: Findings, found: BisectionResult) -> dict[str, Any]:
         **picked(journal.state.question, ("scenario", "phase")),
         **picked(found, ("ending", "reasons")),
         "unit": findings.unit(),
-        "good": _side(found.good, findings.value(found.good)),
-        "bad": _side(found.bad, findings.value(found.bad)),
+        "good": _side(found.good, findings),
+        "bad": _side(found.bad, findings),
         **(picked(judged, tuple(none)) if judged else none),
         "share": found.share,
         "skipped": [point.key for point in found.skipped],
         "others": [
             {
-                "old": _side(change.old, change.old_value),
-                "new": _side(change.new, change.new_value),
+                "old": _side(change.old, findings),
+                "new": _side(change.new, findings),
                 "ratio": change.comparison.ratio,
                 "between": change.between,
             }
@@ -142,7 +143,7 @@ def document(findings: Findings, found: BisectionResult) -> dict[str, Any]:
         "builds": evidence.builds(journal),
         "steps": [
             {
-                **_side(points[step.key], findings.value(points[step.key])),
+                **_side(points[step.key], findings),
                 **picked(step, _STEP, same_as=step.same_as or None),
             }
             for step in journal.state.steps
@@ -182,5 +183,5 @@ def _percent(ratio: float | None) -> str:
     return f" ({100 * (ratio - 1):+.1f} %)" if ratio else ""
 
 
-def _side(point: Point, value: float | None) -> dict[str, Any]:
-    return {"key": point.key, "label": point.label, "value": value}
+def _side(point: Point, findings: Findings) -> dict[str, Any]:
+    return {"key": point.key, "label": point.label, "value": findings.value(point)}
