@@ -15,7 +15,7 @@ from bisect_bench import BOOT_FAILURE, counted, kernel, question
 from git_history import Repository
 from kdelta.bisect import journal as journals
 from kdelta.bisect.bisection import CommitBisection, News
-from kdelta.bisect.evidence import BisectionResult, Ending, PointCounting, boots, builds
+from kdelta.bisect.evidence import BisectionResult, Ending, Findings, PointCounting, boots, builds
 from kdelta.bisect.history import Built, History
 from kdelta.errors import InfraError, SpecError
 from kdelta.kernels.kernel import Kernel
@@ -143,7 +143,8 @@ def test_64_commits_with_all_that_goes_wrong(line: Line, tmp_path: Path, seed: i
     assert line.repository.state() == before
     assert culprit(found, line) == wanted
     assert found.verdict.ending is Ending.STEP
-    assert (found.verdict.good_value, found.verdict.bad_value) == (264, 405)
+    ends = (found.verdict.good, found.verdict.bad)
+    assert [*map(Findings(found.journal).value, ends)] == [264, 405]
     assert builds(found.journal) <= 2 + 6 + 2  # the ends, halvings, skipped ones
     assert len(set(found.shop.built)) == len(found.shop.built) == builds(found.journal)
     assert len(found.shop.booted) == boots(found.journal)
@@ -327,14 +328,8 @@ def test_a_second_change_in_the_history_is_told(line: Line, tmp_path: Path) -> N
     line.note()
     found = search(tmp_path, line)
     assert culprit(found, line) == wanted
-    text = " ".join(
-        plain(
-            outcome_text.show(
-                found.journal, PointCounting(found.journal, found.shop.measure).findings(),
-                found.verdict, points="9 commits",
-            )
-        ).split()
-    )  # fmt: skip
+    page = outcome_text.show(Findings(found.journal), found.verdict, points="9 commits")
+    text = " ".join(plain(page).split())
     assert "Also seen:" in text
     assert "264.0 -> 300.0" in text
     assert "9 commits, " in text

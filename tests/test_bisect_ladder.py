@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from bisect_bench import BOOT_FAILURE, Bench, MachineFaultError, counted, journal, question
 from kdelta.bisect import journal as journals
 from kdelta.bisect.bisection import ReleaseBisection
-from kdelta.bisect.evidence import BisectionResult, Ending, PointCounting, boots, record
+from kdelta.bisect.evidence import BisectionResult, Ending, Findings, PointCounting, boots, record
 from kdelta.bisect.search import Likeness, Mark
 from kdelta.errors import InfraError, StoreError
 from kdelta.journal import results
 from kdelta.journal.files import held
 from kdelta.kernels.kernel import Kernel
-from kdelta.rendering import bisection as outcome_text
+from kdelta.rendering.bisection import document, sentence, show
 from kdelta.sample import TrialResult
 from kdelta.table.columns import plain
 
@@ -79,7 +79,7 @@ def test_what_does_not_boot_is_left_out(tmp_path: Path) -> None:
     assert pair(found) == ("k3", "k6")
     assert [point.key for point in found.skipped] == ["k4", "k5"]
     assert own.steps["k4"].why == "boot-error: it panicked"
-    assert "k4, k5 between them could not be measured" in outcome_text.sentence(found)
+    assert "k4, k5 between them could not be measured" in sentence(found, Findings(own))
 
 
 def test_a_second_step_is_told_and_the_larger_one_found(tmp_path: Path) -> None:
@@ -102,16 +102,16 @@ def test_equal_steps_do_not_end_at_the_smallest(tmp_path: Path) -> None:
 
 def test_many_small_changes_are_no_step(tmp_path: Path) -> None:
     values = named([100 * 1.009**at for at in range(17)])
-    found, _, _ = searched(tmp_path, values)
+    found, own, _ = searched(tmp_path, values)
     assert found.ending is Ending.GRADUAL
-    assert "no single change" in outcome_text.sentence(found)
+    assert "no single change" in sentence(found, Findings(own))
 
 
 def test_ends_that_do_not_differ_are_an_answer(tmp_path: Path) -> None:
     found, own, _ = searched(tmp_path, named([GOOD, BAD, GOOD * 1.001]))
     assert found.ending is Ending.SAME
     assert boots(own) == 2
-    assert "do not differ" in outcome_text.sentence(found)
+    assert "do not differ" in sentence(found, Findings(own))
 
 
 @pytest.mark.parametrize(("at", "side", "boots_used"), [(0, "good", 1), (2, "bad", 2)])
@@ -123,7 +123,7 @@ def test_an_end_that_does_not_boot_is_invalid(
     found, own, _ = searched(tmp_path, named(values))
     assert found.ending is Ending.INVALID
     assert boots(own) == boots_used
-    assert f"the {side} end k{at} cannot be measured: boot-error" in outcome_text.sentence(found)
+    assert f"the {side} end k{at} cannot be measured: boot-error" in sentence(found, Findings(own))
 
 
 def test_a_kernel_that_cannot_be_had_is_tried_again_later(tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_one_phase_can_be_bisected_alone(tmp_path: Path) -> None:
     bench = Bench(values)
     found = ladder(own, bench).run()
     assert found.ending is Ending.SAME
-    assert found.good_value == 100
+    assert Findings(own).value(found.good) == 100
 
 
 def test_a_phase_that_is_not_there_is_said(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_the_page_and_the_data(tmp_path: Path) -> None:
     )
     assert "6 kernels" in text
     counts = PointCounting(own, Bench({}).measure).findings()
-    data = outcome_text.data(own, counts, found)
+    data = document(counts, found)
     assert data["good"] == {"key": "k3", "label": "k3", "value": pytest.approx(301.7, rel=1e-3)}
     assert data["boots"] == boots(own)
     assert [step["key"] for step in data["steps"]] == [step.key for step in own.state.steps]
@@ -228,7 +228,7 @@ def test_the_page_and_the_data(tmp_path: Path) -> None:
 
 def shown(own: journals.Journal, found: BisectionResult) -> str:
     counts = PointCounting(own, Bench({}).measure).findings()
-    lines = outcome_text.show(own, counts, found, points=f"{len(own.state.points)} kernels")
+    lines = show(counts, found, points=f"{len(own.state.points)} kernels")
     return " ".join(plain(lines).split())
 
 

@@ -37,9 +37,9 @@ class Traits:
     """What is known of an instrument without any data: code asks for these, not for its name.
 
     does: what it does to a program ("counted").  judged: verdicts are made of its values.  repeats:
-    a trial gives the same value each time, whichever machine measures.  interleaved: its trials run
-    one after the other, in rounds, because a machine drifts.  needs: modules that judge its values,
-    of the extra "time".
+    a trial gives the same value each time, whichever machine measures, and functions explain it.
+    interleaved: its trials run one after the other, in rounds, because a machine drifts.  needs:
+    modules that judge its values, of the extra "time".
     """
 
     does: str

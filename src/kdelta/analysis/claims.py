@@ -106,7 +106,7 @@ def claim(record: RunRecord, beside: RunRecord | None = None, *, scenario: str =
     found = _narrowed(found, scenario) if scenario else found
     every = (Headline(ladder=each, step=step) for each in found.ladders for step in each.steps)
     headline = max(every, key=lambda each: (each.worse, each.step.size), default=None)
-    exact = beside or (record if found.explains else None)
+    exact = beside or (record if record.instrument.traits.repeats else None)
     support, missing = _support(headline, beside)
     counted = support if beside else headline
     told = {ladder.name for ladder in found.ladders}

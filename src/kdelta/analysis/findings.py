@@ -14,7 +14,6 @@ from fnmatch import fnmatchcase
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from kdelta.analysis.explanation import PIECE, Explanation, find_point, stored
-from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.ladder.counts import (
     UNSEEN_PERCENT,
@@ -735,7 +734,7 @@ def method_of(
     """
     refuse_traced(record)
     if record.instrument is Instrument.TIME:
-        return timing_of(record, step_percent=step_percent)
+        return _timing_of(record, step_percent)
     own = record.study.thresholds.step_percent
     counts = LinesMethod if grade is Grade.EXACT_LINES else CountMethod
     return counts(
@@ -744,13 +743,7 @@ def method_of(
     )
 
 
-def timing_of(record: RunRecord, *, step_percent: float | None = None) -> TimeMethod:
-    """The method of a timed run.  Raises SpecError for a run of another instrument."""
-    if not record.instrument.traits.interleaved:
-        raise SpecError(
-            f"other tools judge times; the instrument of this run is {record.instrument}",
-            place=record.run_id,
-        )
+def _timing_of(record: RunRecord, step_percent: float | None) -> TimeMethod:
     time = record.study.time
     guests = time.machine is TimeMachine.KVM
     rounds = not guests and time.replicate is Replicate.PROCESS
@@ -785,13 +778,11 @@ def enough_valid(record: RunRecord) -> Skip | None:
 class Report(RunLadders[M]):
     """Everything that a run shows.
 
-    explains: whether a step can be explained by functions.  limits: what the run cannot say, a
-    sentence each.  metrics: what workloads told beside their phases; figures: what the study wants
-    to know of functions.
+    limits: what the run cannot say, a sentence each.  metrics: what workloads told beside their
+    phases; figures: what the study wants to know of functions.
     """
 
     record: RunRecord
-    explains: bool
     limits: tuple[str, ...]
     metrics: tuple[MetricTable, ...]
     figures: tuple[FigureTable, ...]
@@ -811,7 +802,6 @@ def report(
     return Report(
         record=record,
         run_id=record.run_id,
-        explains=method.explains,
         step_percent=method.step_percent,
         alpha=method.alpha,
         ladders=ladders(record, method, every),

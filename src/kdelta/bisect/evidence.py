@@ -35,12 +35,10 @@ _UNKNOWN_KERNEL = KernelIdentity(
 
 @dataclass(frozen=True, slots=True)
 class NeighbourChange:
-    """Two measured neighbours that differ; values per operation, between: points not measured."""
+    """Two measured neighbours that differ; between: points not measured."""
 
     old: Point
     new: Point
-    old_value: float
-    new_value: float
     between: int
     comparison: Comparison
 
@@ -98,13 +96,11 @@ class Findings:
     def changes(self) -> list[NeighbourChange]:
         """Every two measured neighbours that differ, in order."""
         measured = [
-            (at, point, value)
-            for at, point in enumerate(self.journal.state.points)
-            if (value := self.value(point)) is not None
+            (at, point) for at, point in enumerate(self.journal.state.points) if self.measure(point)
         ]
         return [
-            NeighbourChange(old, new, was, now, second - first - 1, comparison)
-            for (first, old, was), (second, new, now) in pairwise(measured)
+            NeighbourChange(old, new, second - first - 1, comparison)
+            for (first, old), (second, new) in pairwise(measured)
             if (comparison := self.compare(old, new)).verdict.is_step
         ]
 
@@ -167,24 +163,20 @@ class Ending(StrEnum):
     INVALID = "invalid"  # an end cannot be measured, or must not be compared
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class BisectionResult:
     """The result of a bisection.
 
-    good, bad: the neighbours (for SAME, UNDECIDED and INVALID the ends), values per operation,
-    None when not measured.  share: of the whole change between the ends, on the scale of
-    logarithms.  skipped: what lies between good and bad.  others: further changes that were seen
-    on the way.  culprit: the commit, if a single one was found; else it is one of the candidates,
-    of which a merge stands for what it brought.
+    good, bad: the neighbours (for SAME, UNDECIDED and INVALID the ends).  share: of the whole
+    change between the ends, on the scale of logarithms.  skipped: what lies between good and bad.
+    others: further changes that were seen on the way.  culprit: the commit, if a single one was
+    found; else it is one of the candidates, of which a merge stands for what it brought.
     """
 
     ending: Ending
     reasons: tuple[str, ...]
     good: Point
     bad: Point
-    good_value: float | None
-    bad_value: float | None
-    unit: str
     comparison: Comparison | None = None
     share: float | None = None
     skipped: tuple[Point, ...] = ()
@@ -202,14 +194,13 @@ def of_ends(findings: Findings) -> BisectionResult | None:
             return None
         if step.mark is Mark.SKIP:
             reason = f"the {side} end {end.label} cannot be measured: {step.why}"
-            return _between(findings, *ends, Ending.INVALID, (reason,))
+            return BisectionResult(Ending.INVALID, (reason,), *ends)
     comparison = findings.compare(*ends)
     if comparison.verdict.is_step:
         return None
     endings = {Verdict.SAME: Ending.SAME, Verdict.UNDECIDED: Ending.UNDECIDED}
     ending = endings.get(comparison.verdict, Ending.INVALID)
-    found = _between(findings, *ends, ending, comparison.reasons)
-    return replace(found, comparison=comparison)
+    return BisectionResult(ending, comparison.reasons, *ends, comparison)
 
 
 def of_pair(
@@ -223,31 +214,19 @@ def of_pair(
         ending = Ending.GRADUAL
     elif not comparison.verdict.is_step:
         ending = Ending.UNDECIDED
-    found = _between(findings, good, bad, ending, comparison.reasons)
-    first, last = map(findings.value, findings.journal.ends)
+    was, now, first, last = map(findings.value, (good, bad, *findings.journal.ends))
     share = None
-    if found.bad_value and found.good_value and first and last:
-        share = math.log(found.bad_value / found.good_value) / math.log(last / first)
-    return replace(
-        found,
+    if was and now and first and last:
+        share = math.log(now / was) / math.log(last / first)
+    return BisectionResult(
+        ending=ending,
+        reasons=comparison.reasons,
+        good=good,
+        bad=bad,
         comparison=comparison,
         share=share,
         skipped=skipped,
         others=tuple(one for one in findings.changes() if (one.old, one.new) != (good, bad)),
-    )
-
-
-def _between(
-    findings: Findings, good: Point, bad: Point, ending: Ending, reasons: tuple[str, ...]
-) -> BisectionResult:
-    return BisectionResult(
-        ending=ending,
-        reasons=reasons,
-        good=good,
-        bad=bad,
-        good_value=findings.value(good),
-        bad_value=findings.value(bad),
-        unit=findings.unit(),
     )
 
 

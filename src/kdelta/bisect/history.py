@@ -202,7 +202,6 @@ def tree_builder(source: Path, how: TreeReference, *, progress: Progress | None 
 
 # Beside a whole release of mainline, how likely a stable point release brings the change.
 _POINT_RELEASE = 0.02
-_NUMBERS = re.compile(r"(\d{1,6})\.(\d{1,6})")
 
 
 def between(
@@ -288,6 +287,4 @@ def _order(offer: debian.KernelOffer) -> tuple[object, object]:
 
 
 def _series(point: Point) -> tuple[int, int]:
-    """(6, 17) of 6.17.8; (0, 0) when a version has no such form."""
-    match = _NUMBERS.match(upstream_of(package_version(point)))
-    return (int(match[1]), int(match[2])) if match else (0, 0)
+    return debian.series_number(package_version(point))

@@ -7,7 +7,6 @@ has is put into the newest one.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +24,7 @@ from kdelta.disassembly.identity import functions_of
 from kdelta.errors import InfraError, KdeltaError, SpecError
 from kdelta.files import path_of
 from kdelta.kernels import reference
-from kdelta.kernels.debian import KernelOffer
+from kdelta.kernels.debian import KernelOffer, series_number
 from kdelta.printable import quoted
 from kdelta.source import git, patches, tree_reference
 from kdelta.source import tree as trees
@@ -34,7 +33,6 @@ from kdelta.verdict.comparison import Verdict
 
 _SHORT = 12
 _TRIED = 3  # sources, of 150 MB each
-_SERIES = re.compile(r"v?(\d+)\.(\d+)")
 VERDICTS = {
     Effect.MORE: Verdict.REGRESSION,
     Effect.LESS: Verdict.IMPROVEMENT,
@@ -80,14 +78,8 @@ def asked(words: str, tree: Path | None) -> AskedCommit:
         name=name,
         title=said.stdout.strip(),
         word=f"{tree}@{name}",
-        since=next(filter(_SERIES.match, tags), ""),
+        since=next((tag for tag in tags if any(series_number(tag))), ""),
     )
-
-
-def series_number(text: str) -> tuple[int, int]:
-    """(6, 17) of v6.17-rc1 and of 6.17.8; (0, 0) of what is no release."""
-    match = _SERIES.match(text)
-    return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

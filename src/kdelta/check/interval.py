@@ -15,7 +15,7 @@ from kdelta.archive.apt import Progress
 from kdelta.check import commit as commits
 from kdelta.check.compare import Counter
 from kdelta.errors import InfraError, SpecError
-from kdelta.kernels import reference
+from kdelta.kernels import debian, reference
 from kdelta.source import git
 from kdelta.source.tree_reference import Variant
 from kdelta.transplant import objects, releases
@@ -92,7 +92,7 @@ def nearest(series: str, progress: Progress) -> str:
     """
     offered = (one.series for one in reference.listing(progress=progress) if not one.is_candidate)
     for name in dict.fromkeys(offered):
-        if commits.series_number(name) >= commits.series_number(series):
+        if debian.series_number(name) >= debian.series_number(series):
             with contextlib.suppress(InfraError, SpecError):
                 ground = releases.ground_of(name, progress=progress)
                 return f"deb:{ground.kernel.version}"

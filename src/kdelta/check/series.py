@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 from msgspec.structs import asdict, replace
 
@@ -622,15 +623,13 @@ def page(
     against: str,
     declared: Sequence[DeclaredClaim] = (),
     *,
-    config: str,
-    qemu: str,
-    kdelta: str,
-    command: str,
     confined: bool,
+    **told: Any,
 ) -> CheckPage:
     """The page of a series checked on amd64 and then others.
 
     before: the page of the version before, from the file `against`.  declared: claims to judge.
+    told: config, qemu, kdelta and command, as the page has them.
     """
     home, *elsewhere = map(_side, sides)
     own = asdict(home)
@@ -656,11 +655,8 @@ def page(
         against=against,
         program=_program(found, home.paths),
         elsewhere=tuple(elsewhere),
-        config=config,
-        qemu=qemu,
-        kdelta=kdelta,
-        command=command,
         grade=found.grade,
+        **told,
     )
     return compared_with(made, before) if before else made
 

@@ -290,11 +290,11 @@ def carried_out(
         explained = explanation.explain(record, *ends, phase=findings.phase, top=asked.top)
     lines, fields = more(found, why.functions(explained) if explained else ())
     if asked.as_json:
-        content = bisection.data(journal, findings, found) | fields
+        content = bisection.document(findings, found) | fields
         content["functions"] = json_fields(*explain.document(explained)) if explained else None
         print_json(json_fields(journal.state.question.kind, content))
     else:
-        page = bisection.show(journal, findings, found, points=points)
+        page = bisection.show(findings, found, points=points)
         page += [(), *explain.show(explained)] if explained else []
         print_lines([*page, *lines])
         say(f"\nEverything of it: {journal.folder}")

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from kdelta.analysis.findings import method_of, report, traced
+from kdelta.analysis.findings import report, traced
 from kdelta.analysis.gate import Bar
 from kdelta.analysis.gate import gate as judged
 from kdelta.cli import options
@@ -96,7 +96,7 @@ def print_report(
         return
     many = len({(trial.workload, trial.scenario) for trial in record.trials}) > MANY
     short = many if summary is None else summary
-    if short and method_of(record, step_percent=step_percent).explains:
+    if short and record.instrument.traits.repeats:
         from kdelta.analysis.lab import surveyed
 
         lines = page.show_survey(surveyed(record, step_percent=step_percent), details=details)

@@ -9,10 +9,10 @@ from typing import Any
 from kdelta.bisect import evidence
 from kdelta.bisect.evidence import BisectionResult, Ending, Findings
 from kdelta.bisect.history import Commit
-from kdelta.bisect.journal import BisectStep, Journal, Point
+from kdelta.bisect.journal import BisectStep, Point
 from kdelta.bisect.search import Likeness, Mark
 from kdelta.check.interval import Undone
-from kdelta.metric import number, plural
+from kdelta.metric import plural
 from kdelta.printable import few
 from kdelta.rendering import why
 from kdelta.rendering.formats import picked
@@ -35,23 +35,22 @@ _MOST_NAMED = 6
 _STEP = ("mark", "standing", "position", "beyond", "why", "trials", "same_as", "build_s")
 
 
-def show(
-    journal: Journal, findings: Findings, found: BisectionResult, *, points: str
-) -> list[Line]:
+def show(findings: Findings, found: BisectionResult, *, points: str) -> list[Line]:
     """The points that were measured, in their order, and what they amount to.
 
     points: how many there are of what ("52 kernels", "64 commits").
     """
-    question, steps = journal.state.question, journal.steps
+    journal, steps = findings.journal, findings.journal.steps
+    question = journal.state.question
     ends = f"{short(question.good, _LABEL)} (good) to {short(question.bad, _LABEL)} (bad)"
     builds = evidence.builds(journal)
     effort = f"{plural(builds, 'build')}, " if builds else ""
     effort += plural(evidence.boots(journal), "boot")
     sure = found.ending in (Ending.STEP, Ending.RANGE)
-    lines = list(paragraph(sentence(found), Tone.BOLD if sure else Tone.WARN))
+    lines = list(paragraph(sentence(found, findings), Tone.BOLD if sure else Tone.WARN))
     lines += [(), *paragraph(f"{question.scenario}: {ends}")]
     lines += paragraph(f"{findings.unit()}, {question.phase}; {points}, {effort}")
-    lines += [(), *_table(journal, findings), ()]
+    lines += [(), *_table(findings), ()]
     for point in journal.state.points:
         if (step := steps.get(point.key)) and step.why:
             lines += paragraph(f"{short(point.label, _LABEL)}: {step.why}", Tone.WARN)
@@ -60,18 +59,20 @@ def show(
         lines += paragraph(f"{told}: the cause may be there, and no commit.", Tone.WARN)
     for change in found.others:
         gap = f", {change.between} not measured between them" if change.between else ""
+        was, now = map(figure, map(findings.value, (change.old, change.new)))
         lines += paragraph(
-            f"Also seen: {change.old.label} -> {change.new.label}: {number(change.old_value)} ->"
-            f" {number(change.new_value)}{_percent(change.comparison.ratio)}{gap}."
+            f"Also seen: {change.old.label} -> {change.new.label}: {was} -> {now}"
+            f"{_percent(change.comparison.ratio)}{gap}."
         )
     return lines
 
 
-def sentence(found: BisectionResult) -> str:
+def sentence(found: BisectionResult, findings: Findings) -> str:
     """The outcome in one sentence."""
     judged = found.comparison
     ends = f"{found.good.label} and {found.bad.label}"
-    values = f"{figure(found.good_value)} -> {figure(found.bad_value)} {found.unit}"
+    was, now = map(figure, map(findings.value, (found.good, found.bad)))
+    values = f"{was} -> {now} {findings.unit()}"
     values += _percent(judged.ratio) if judged else ""
     why = "; ".join(found.reasons)
     share = "" if found.share is None else f", {100 * found.share:.0f} % of the whole change"
@@ -113,24 +114,25 @@ def commit_data(commit: Commit) -> dict[str, Any]:
     }
 
 
-def data(journal: Journal, findings: Findings, found: BisectionResult) -> dict[str, Any]:
+def document(findings: Findings, found: BisectionResult) -> dict[str, Any]:
     """The bisection as JSON data."""
-    question, judged = journal.state.question, found.comparison
+    journal, judged = findings.journal, found.comparison
     points = {point.key: point for point in journal.state.points}
     none: dict[str, Any] = {"ratio": None, "verdict": None, "crossing": "", "differences": []}
     return {
         "run": journal.folder.name,
-        **picked(question, ("scenario", "phase")),
-        **picked(found, ("ending", "reasons", "unit")),
-        "good": _side(found.good, found.good_value),
-        "bad": _side(found.bad, found.bad_value),
+        **picked(journal.state.question, ("scenario", "phase")),
+        **picked(found, ("ending", "reasons")),
+        "unit": findings.unit(),
+        "good": _side(found.good, findings),
+        "bad": _side(found.bad, findings),
         **(picked(judged, tuple(none)) if judged else none),
         "share": found.share,
         "skipped": [point.key for point in found.skipped],
         "others": [
             {
-                "old": _side(change.old, change.old_value),
-                "new": _side(change.new, change.new_value),
+                "old": _side(change.old, findings),
+                "new": _side(change.new, findings),
                 "ratio": change.comparison.ratio,
                 "between": change.between,
             }
@@ -141,7 +143,7 @@ def data(journal: Journal, findings: Findings, found: BisectionResult) -> dict[s
         "builds": evidence.builds(journal),
         "steps": [
             {
-                **_side(points[step.key], findings.value(points[step.key])),
+                **_side(points[step.key], findings),
                 **picked(step, _STEP, same_as=step.same_as or None),
             }
             for step in journal.state.steps
@@ -149,8 +151,8 @@ def data(journal: Journal, findings: Findings, found: BisectionResult) -> dict[s
     }
 
 
-def _table(journal: Journal, findings: Findings) -> Iterator[Line]:
-    steps = journal.steps
+def _table(findings: Findings) -> Iterator[Line]:
+    journal, steps = findings.journal, findings.journal.steps
     ends = {journal.state.points[0].key: "good end", journal.state.points[-1].key: "bad end"}
     order = {step.key: str(at + 1) for at, step in enumerate(journal.state.steps)}
     points = [point for point in journal.state.points if point.key in steps]
@@ -181,5 +183,5 @@ def _percent(ratio: float | None) -> str:
     return f" ({100 * (ratio - 1):+.1f} %)" if ratio else ""
 
 
-def _side(point: Point, value: float | None) -> dict[str, Any]:
-    return {"key": point.key, "label": point.label, "value": value}
+def _side(point: Point, findings: Findings) -> dict[str, Any]:
+    return {"key": point.key, "label": point.label, "value": findings.value(point)}

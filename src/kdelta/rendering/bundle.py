@@ -67,7 +67,7 @@ def run_files(record: RunRecord) -> Iterator[tuple[str, str]]:
     yield "show.txt", plain(show.show(report))
     yield from _in_formats("show", show, report)
     for ladder in report.ladders:
-        if not ladder.steps or not report.explains:
+        if not ladder.steps or not record.instrument.traits.repeats:
             continue
         from kdelta.rendering import explain
 

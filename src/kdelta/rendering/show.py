@@ -60,8 +60,9 @@ _PAGES: dict[Instrument, LadderView] = {Instrument.EXACT: counts, Instrument.TIM
 def show(report: Report[Any], *, details: bool = True) -> list[Line]:
     """The whole page, or without what the answer rests on."""
     tables = [*show_metrics(report.metrics), *show_figures(report.figures)]
-    tables += _calls(report.ladders, details=details) if report.explains else []
-    lines = page(report, _PAGES[report.record.instrument], tables, details=details)
+    instrument = report.record.instrument
+    tables += _calls(report.ladders, details=details) if instrument.traits.repeats else []
+    lines = page(report, _PAGES[instrument], tables, details=details)
     return [*lines, *(_details(report) if details else _where_more(report.run_id))]
 
 

@@ -153,9 +153,9 @@ class KvmTrials(Trials):
         timing: Timing,
         wanted_qemu: str,
         kernels: Sequence[Kernel | KdeltaError],
-        machines: Sequence[MachineSettings] = (),
+        machines: Sequence[MachineSettings],
     ) -> None:
-        """machines: per arm; none: the study's.  Raises InfraError where this user has no KVM."""
+        """machines: per arm.  Raises InfraError where this user has no KVM."""
         settings = timing.study.machine
         self.cancelled, self._timing = timing.cancelled, timing
         # KVM gives the host's CPU; the exact instrument's "max" is TCG's.
@@ -171,9 +171,8 @@ class KvmTrials(Trials):
         scenario = load.scenario(trial.scenario)
         if skip := not_for(Instrument.TIME, scenario):
             return skip
-        own = self._machines[trial.arm] if self._machines else self._settings
-        model = self._settings.cpu_model
-        settings = replace(with_needs(own, scenario.needs), cpu_model=model)
+        own = with_needs(self._machines[trial.arm], scenario.needs)
+        settings = replace(own, cpu_model=self._settings.cpu_model)
         timing, timeout_s = self._timing, self._timing.study.plan.timeout_s
 
         def timed() -> TrialResult:

@@ -194,8 +194,7 @@ class DispatchedTrials(Trials):
             timeout_s=bench.timeout_s,
             again=bench.again,
             probes=bench.probes,
-            fresh_boot=how.fresh_boot,
-            other_seed=how.other_seed,
+            how=how,
             programs={key: digest_of(path) for key, path in used.items()},
             files={name: digest_of(path) for name, path in own.items()},
         )

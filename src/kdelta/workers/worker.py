@@ -172,7 +172,7 @@ def unpack(packed: Path, folder: Path) -> None:
         raise InfraError(f"a checkpoint that was sent is damaged: {error}") from error
 
 
-FORMAT = 4
+FORMAT = 5
 _MOST_REPLY = 512 << 20
 _MOST_FILES = 32
 _KEPT = re.compile(r"result\.json|console-[0-9]+\.log")  # the journal's, and of tries before
@@ -186,8 +186,8 @@ class TrialOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """One trial to be counted.
 
     kernel: its fields without the files.  qemu: package version or version.  programs: by the key
-    of kdelta.build, their SHA-256.  fresh_boot, other_seed: how this attempt differs from what was
-    planned (run.runner.How).  files: of a user's own workload, by name their SHA-256.
+    of kdelta.build, their SHA-256.  how: this attempt differs from what was planned.  files: of a
+    user's own workload, by name their SHA-256.
     """
 
     format: int = FORMAT
@@ -199,8 +199,7 @@ class TrialOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     timeout_s: float
     again: bool
     probes: tuple[str, ...]
-    fresh_boot: bool
-    other_seed: bool
+    how: How
     programs: dict[str, str]
     files: dict[str, str] = {}
     checkpoint: SentCheckpoint | None = None
@@ -289,12 +288,11 @@ def _counted(order: TrialOrder, folder: Path) -> Reply:
     programs = {key: _input(digest) for key, digest in order.programs.items()}
     with build.given(programs), _loaded(order) as trial:
         trials = _trials(order)
-        how = How(fresh_boot=order.fresh_boot, other_seed=order.other_seed)
-        address = trials.address(trial, how)
+        address = trials.address(trial, order.how)
         if order.checkpoint:
             arrive(order.checkpoint, _input(order.checkpoint.packed))
         with trials.slot(trial):
-            result: TrialResult = trials.measure(trial, folder, how)
+            result: TrialResult = trials.measure(trial, folder, order.how)
         files = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     return Reply(worker=_name(), address=address, result=result, files=files)
 
