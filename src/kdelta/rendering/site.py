@@ -24,7 +24,7 @@ from urllib.parse import quote
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from kdelta.analysis.calls import CallDifference, CallExplanation
-from kdelta.analysis.explanation import Explanation, FunctionDelta, Rest, rest
+from kdelta.analysis.explanation import TOP, Explanation, FunctionDelta, Rest, shortened
 from kdelta.analysis.lab import (
     FunctionHistory,
     HistoryPoint,
@@ -473,19 +473,18 @@ class _Site:
         return _page("steps.html", "steps", "Steps", data, said, rows=rows)
 
     def _step(self, step: LabStep) -> _Page:
-        own = step.explanation
-        shown, others = _split_functions(own)
+        own = shortened(step.explanation, TOP)
         rows = [
             {
                 "name": row.function,
                 "href": f"../{_function(row.function)}" if row.function in self._functions else "",
                 **_sides(row, own.operations),
             }
-            for row in shown
+            for row in own.functions
         ]
-        if others:
-            name = plural(others.count, "other function")
-            rows.append({"name": name, "href": "", **_sides(others, own.operations)})
+        if own.rest and own.rest.count:
+            name = plural(own.rest.count, "other function")
+            rows.append({"name": name, "href": "", **_sides(own.rest, own.operations)})
         detail = self._details(step)
         beside = _step_context(own, detail)
         data = _step_document(step, detail, beside["causes"])
@@ -500,7 +499,7 @@ class _Site:
             verdict=own.comparison.verdict,
             step=step,
             rows=rows,
-            renamed=explain.renamed(shown),
+            renamed=explain.renamed(own.functions),
             asked=shlex.join(name.removeprefix("deb:") for name in step.kernels),
             measured=shlex.join([step.name.split(" ")[0], "--kernels", ",".join(step.kernels)]),
             **beside,
@@ -591,7 +590,6 @@ _JUDGED = (
 _RELEASE = re.compile(r"v?(\d+\.\d+)(?![\d])")
 _BRANCHES = 24  # lines of the tree
 _OF_BRANCH = ("delta", "own", "calls", "path")
-_SMALL = 0.05  # percent of a difference, below which a function is one of the others
 _NARROWEST = 0.004  # share of a flame graph's width: a page is one of many
 
 
@@ -654,7 +652,7 @@ def _step_context(found: Explanation, detail: StepDetail) -> dict[str, Any]:
     scale, difference = explain.Scale.of(found), detail.difference
     tree = explain.branches(difference.root, difference.causes) if difference else []
     return {
-        "sentences": sentences.difference_sentences(found, detail.difference, detail.work),
+        "sentences": sentences.difference_sentences(found, detail.difference, detail.work)[1:],
         "kinds": [
             {
                 "kind": explain.kind_named(row)
@@ -679,17 +677,9 @@ def _step_context(found: Explanation, detail: StepDetail) -> dict[str, Any]:
     }
 
 
-def _split_functions(found: Explanation) -> tuple[list[FunctionDelta], Rest | None]:
-    shown = [row for row in found.functions if abs(row.share or 0) >= _SMALL]
-    small = [row for row in found.functions if abs(row.share or 0) < _SMALL]
-    return shown, rest(small, found.delta or 0) if small else None
-
-
 def _step_document(step: LabStep, detail: StepDetail, causes: object) -> dict[str, Any]:
     """As JSON.  Of functions, old and new are instructions per window; null: it did not run."""
-    own = step.explanation
-    rows, rest = _split_functions(own)
-    names = {row.function for row in rows}
+    own = shortened(step.explanation, TOP)
     return {
         **picked(step, ("name", "run_id", "kernels", "point", "created", "phases")),
         "alone": step.alone or None,
@@ -697,10 +687,11 @@ def _step_document(step: LabStep, detail: StepDetail, causes: object) -> dict[st
         "comparison": picked(own.comparison, _JUDGED),
         "strings": own.strings and picked(own.strings, ("old", "new")),
         "functions": [
-            picked(row, ("function", "was", "old", "new", "calls_old", "calls_new")) for row in rows
+            picked(row, ("function", "was", "old", "new", "calls_old", "calls_new"))
+            for row in own.functions
         ],
-        "others": rest and picked(rest, ("count", "old", "new")),
-        "folded": [one for one in own.folded if one[0] in names],
+        "others": own.rest and picked(own.rest, ("count", "old", "new")),
+        "folded": own.folded,
         "sentences": sentences.difference_sentences(own, detail.difference, detail.work),
         "kinds": _kinds(detail),
         "causes": causes,
