@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 import ladder_records
 from kdelta.analysis.lab import lab as lab_of
-from kdelta.analysis.lab import version_key
+from kdelta.analysis.lab import version_key, without_folders
 from kdelta.bisect.journal import BisectState, Journal, Point, Question
 from kdelta.cli.report import site as command
 from kdelta.errors import SpecError
@@ -339,6 +339,9 @@ def test_a_file_that_was_another_program_is_left_out() -> None:
     lab = lab_of([own, edited_run], most_pairs=10)
     assert [run[0] for run in lab.runs] == ["edited"]
     assert lab.left_out == (f"{own.run_id}: ./own.c was another program",)
+    moved = (replace(one, workload="./away/own.c") for one in edited)
+    other = replace(edited_run, trials=tuple(moved))
+    assert without_folders([own, other])[1]["./own.c"] == "./own.c"
 
 
 def test_kernels_are_in_the_order_of_their_numbers() -> None:

@@ -317,12 +317,26 @@ def named(records: Iterable[RunRecord]) -> list[RunRecord]:
 def without_folders(records: Iterable[RunRecord]) -> tuple[list[RunRecord], dict[str, str]]:
     """The runs, as others may read them, and the name there of each C file of the user's own.
 
-    It is the end of the file's path, as short as no other file of these runs has it.
+    It is the end of the file's path, as short as no other file of these runs has it.  Files of one
+    name that were the same program are one.
     """
     every = list(records)
-    own = {trial.workload for record in every for trial in record.trials if trial.outside}
-    ends = Counter(end for file in own for end in _ends(file))
-    told = {file: f"./{next(end for end in _ends(file) if ends[end] == 1)}" for file in own}
+    ran = {
+        trial.workload: set[str]() for record in every for trial in record.trials if trial.outside
+    }
+    for file, program in chain.from_iterable(map(_programs, every)):
+        ran[file].add(program)
+    first: dict[str, str] = {}
+    for file, own in ran.items():
+        alike = (one for one in first if _ends(one)[0] == _ends(file)[0] and own & ran[one])
+        first[file] = first.get(next(alike, ""), file)
+    ends = Counter(end for file in {*first.values()} for end in _ends(file))
+
+    def name(file: str) -> str:
+        every = _ends(file)
+        return f"./{next((end for end in every if ends[end] == 1), every[-1])}"
+
+    told = {file: name(one) for file, one in first.items()}
 
     def carried(record: RunRecord) -> RunRecord:
         trials = (
@@ -334,10 +348,10 @@ def without_folders(records: Iterable[RunRecord]) -> tuple[list[RunRecord], dict
     return [carried(record) for record in every], told
 
 
-def _ends(file: str) -> Iterator[str]:
+def _ends(file: str) -> list[str]:
     """The ends of a path, from its name on."""
-    parts = file.split("/")
-    return ("/".join(parts[at:]) for at in reversed(range(len(parts))))
+    parts = [part for part in file.split("/") if part != "."]
+    return ["/".join(parts[at:]) for at in reversed(range(len(parts)))]
 
 
 def reference(name: str, kernel: KernelIdentity) -> str:
@@ -774,12 +788,15 @@ def _of_one_machine(every: Sequence[RunRecord]) -> tuple[list[_Used], str, tuple
 
 def _another_program(record: RunRecord, newest: dict[str, str]) -> str:
     """A file of the user's own that was another program than in the newest run with it."""
+    ran = _programs(record)
+    return next((file for file, own in ran if newest.setdefault(file, own) != own), "")
+
+
+def _programs(record: RunRecord) -> Iterator[tuple[str, str]]:
+    """The files of the user's own, each with the digest of the program that ran."""
     for trial in record.trials:
         if trial.outside and trial.result and trial.result.environment:
-            program = trial.result.environment.program_sha256
-            if newest.setdefault(trial.workload, program) != program:
-                return trial.workload
-    return ""
+            yield trial.workload, trial.result.environment.program_sha256
 
 
 def _points(record: RunRecord, ladder: Ladder[Measure]) -> Iterator[HistoryPoint]:
