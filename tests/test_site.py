@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 from html.parser import HTMLParser
@@ -26,7 +25,6 @@ from kdelta.journal.run import RunRecord
 from kdelta.probes.calls import PathNode
 from kdelta.probes.work import Kind, WorkRow
 from kdelta.rendering import site
-from kdelta.verdict.comparison import Verdict
 from kdelta.workload import loadable
 from run_records import kept
 
@@ -101,31 +99,34 @@ def test_each_view_is_there(ladder: dict[str, bytes]) -> None:
     assert "The largest: mprotect:shared_dirty_full_toggle_64m, 92 % more instructions" in grid
 
 
-def test_a_step_of_a_phase_is_told_where_the_whole_is_none() -> None:
-    lab = lab_of([ladder_records.ladder(1)], most_pairs=130)
-    whole = lab.steps[0]
-    own = dataclasses.replace(whole.explanation, phase="protect")
-    same = dataclasses.replace(own.comparison, verdict=Verdict.SAME, within="protect")
-    (history,) = lab.scenarios
-    points = [
-        dataclasses.replace(one, comparison=same) if one.kernel == own.new else one
-        for one in history.points
-    ]
-    pages = site.written(
-        dataclasses.replace(
-            lab,
-            steps=(dataclasses.replace(whole, explanation=own),),
-            scenarios=(dataclasses.replace(history, points=tuple(points)),),
-        ),
-        address="",
+def test_a_step_of_a_phase_is_told_on_every_page_and_changes_are_counted_and_named() -> None:
+    values = {"6.1.1": 110.0, "6.2.1": 110.5, "6.3.1": 220.0, "6.4.1": 230.0, "6.5.1": 240.0}
+    results = {n: [ladder_records.result(ladder_records.Trial(per_page=values[n]))] for n in values}
+    record = ladder_records.with_kernels(
+        ladder_records.run(results),
+        lambda arm: {"options": ("UBSAN_BOUNDS=y",) if arm.index > 1 else ("SMP=y",)},
     )
-    (step,) = [name for name in pages if name.startswith("step/") and name.endswith(".html")]
+    pages = files(record)
+    (step,) = [
+        n for n in pages if n.startswith("step/") and "-protect-" in n and n.endswith("html")
+    ]
     (scenario,) = [n for n in pages if n.startswith("scenario/") and n.endswith("html")]
-    grid, page = pages["index.html"].decode(), pages[scenario].decode()
-    assert "toggle_64m, protect, 92 % more instructions from 6.16.12" in Page(grid.encode()).text
-    assert f'<td class="REGRESSION"><a href="{step}">protect 92 % more</a>' in grid
-    assert f'<td class="REGRESSION"><a href="../{step}">protect 92 % more instr' in page
-    assert "1 step over 9 kernels: protect 92 % more instructions from 6.16.12 to" in page
+    index, steps, own, pairs = (
+        pages[name].decode() for name in ("index.html", "steps.html", scenario, "compare.html")
+    )
+    assert f'<td class="REGRESSION"><a href="{step}">protect 5 % more</a>' in index
+    assert f'<a href="{step}">' in steps
+    assert f'<td class="REGRESSION"><a href="../{step}">protect 5 % more instr' in own
+    assert (
+        "3 steps and 1 undecided change over 5 kernels; the largest: 99 % more instructions from"
+        " 6.2.1 to 6.3.1, undecided; protect 5 % more instructions from 6.1.1 to 6.2.1; 4.5 %"
+    ) in Page(own.encode()).text
+    assert re.findall(r"<th>6\.[12]\.1<td>(10\.\d+)<td>(1\d\d\.0)", own) == [
+        ("10.00", "100.0"),
+        ("10.50", "100.0"),
+    ]
+    assert '<a href="#6.1.1..6.2.1">1 of 1</a>' in pairs
+    assert '"protect x"' in pairs
 
 
 @pytest.fixture(scope="module")

@@ -79,9 +79,10 @@ def test_the_table_of_pairs_is_what_was_compared() -> None:
             seen += 1
             answer, values = own[row.name]
             assert [value for _, value in values] == pytest.approx([row.old, row.new])
-            assert table["words"][answer[0]] == effort(row.comparison, timed=False)
-            unsure = row.comparison.verdict in ("UNDECIDED", "INVALID")
-            assert reason(table, answer) == ("; ".join(row.comparison.reasons) if unsure else "")
+            judged, word = row.comparison, table["words"][answer[0]]
+            assert word == ("a part alone" if answer[0] == "P" else effort(judged, timed=False))
+            unsure = judged.verdict in ("UNDECIDED", "INVALID")
+            assert reason(table, answer) == ("; ".join(judged.reasons) if unsure else judged.within)
     assert seen == 9 * 8 // 2
 
 

@@ -25,6 +25,7 @@ from msgspec import structs
 from kdelta.analysis.explanation import Explanation, explain, profile
 from kdelta.analysis.findings import Report, report
 from kdelta.journal.run import RunRecord
+from kdelta.ladder.calls import weighed_by_phases
 from kdelta.ladder.counts import CountEvidence, CountMethod, Measure
 from kdelta.ladder.evidence import (
     BuildFacts,
@@ -486,6 +487,7 @@ class _Kind(NamedTuple):
 
     setting: tuple[object, ...]
     reading: CountReading
+    phases: tuple[tuple[str, CountReading], ...]
     build: BuildFacts
 
 
@@ -538,6 +540,9 @@ class _Scenario:
         if key not in self._decided:
             forbidden = obstacles(method, was.evidence, now.evidence)
             judged = method.judged(was.kind.reading, now.kind.reading, forbidden)
+            both = zip(was.kind.phases, now.kind.phases, strict=False)
+            each = {phase: method.judged(a, b, ()) for (phase, a), (_, b) in both}
+            judged = weighed_by_phases(judged, each) if len(each) > 1 else judged
             judged = weighed_by_asked(judged, (was.evidence, now.evidence))
             self._decided[key] = _general(judged, was.kind, now.kind)
         return self._decided[key]
@@ -557,7 +562,8 @@ class _Scenario:
                 for one in counted_phases(arm)
             ),
         )
-        own = _Kind(setting, reading, BuildFacts.of(arm.kernel, arm.used))
+        phases = tuple((measure.phase, measure.reading) for measure in arm.phases)
+        own = _Kind(setting, reading, phases, BuildFacts.of(arm.kernel, arm.used))
         return self._kinds.setdefault(own, own)
 
 
@@ -576,12 +582,13 @@ def _general(found: Comparison, old: _Kind, new: _Kind) -> Comparison:
 class HistoryPoint:
     """One kernel in one scenario, by the newest run that has it.
 
-    value: instructions per operation, None for the reason in `note`.  comparison: with the kernel
-    `previous`.
+    value: instructions per operation, None for the reason in `note`; of its phases, where there are
+    several, each.  comparison: with the kernel `previous`.
     """
 
     kernel: str
     value: float | None
+    phases: tuple[tuple[str, float], ...]
     note: str
     previous: str
     comparison: Comparison | None
@@ -800,10 +807,12 @@ def _programs(record: RunRecord) -> Iterator[tuple[str, str]]:
 
 
 def _points(record: RunRecord, ladder: Ladder[Measure]) -> Iterator[HistoryPoint]:
+    several = len(ladder.phases) > 1
     for rung in ladder.rungs:
         yield HistoryPoint(
             kernel=rung.label,
             value=rung.total.per_operation if rung.total else None,
+            phases=tuple((one.phase, one.per_operation) for one in rung.phases) if several else (),
             note="" if rung.total else "not supported" if rung.skipped else "no value",
             previous=rung.previous or "",
             comparison=rung.comparison if rung.total else None,

@@ -47,6 +47,7 @@ from kdelta.workload import Workload
 Stretch = Sequence[HistoryPoint]
 _DIGITS = 9  # of a value: ratios of what is said have three decimals
 _ABSENT = "-"
+_PART = "P"  # the letter of what is the same in sum, and in a part is not
 _LETTERS = {
     Verdict.REGRESSION: "R",
     Verdict.IMPROVEMENT: "I",
@@ -58,6 +59,7 @@ _PAIR_WORDS = {
     "R": "more work",
     "I": "less work",
     "S": "the same work",
+    _PART: "a part alone",
     "U": "undecided",
     "X": "cannot be compared",
 }
@@ -65,7 +67,7 @@ _NUMBER = re.compile(r"(\d(?:[\d,.]*\d)?)")
 _ODD = re.compile(r"[^A-Za-z0-9.]+")
 _MOST_NAME = 60
 _BAR = 120.0
-_SAID = 3  # steps in a sentence, the newest
+_SAID = 3  # changes in a sentence, the largest
 _FORMAT = 3  # of the JSON beside the pages
 _STYLE, _SCRIPT = "site.css", "site.js"
 _SCRIPTED = ("grid", "pairs", "steps", "functions")  # pages that are sorted or filtered
@@ -117,7 +119,8 @@ def _point_told(point: HistoryPoint) -> tuple[object, ...]:
         own.reasons if own.verdict is not Verdict.SAME else (),
     )
     value = None if point.value is None else number(point.value)
-    return value, judged, point.note, point.run_id
+    phases = tuple((phase, number(own)) for phase, own in point.phases)
+    return value, phases, judged, point.note, point.run_id
 
 
 def _history_row(own: Stretch) -> dict[str, Any]:
@@ -130,6 +133,7 @@ def _history_row(own: Stretch) -> dict[str, Any]:
     told = {
         "kernels": [point.kernel for point in own],
         "values": each(point.value for point in own),
+        "phases": {phase: _rounded(value) for phase, value in first.phases},
         **picked(first, ("note", "previous", "run_id")),
     }
     if judged is None:
@@ -160,7 +164,8 @@ def pair_table(
     "X", the pieces of text around their numbers.  scenarios: name, page, operation, and in
 
     * values: what is said and the number; of: which of them each kernel has, null for none
-    * answers: a letter, and for "U" and "X" the number of the reason with its own numbers
+    * answers: a letter; for "U" and "X", and where parts go another way, also the number of the
+      reason with its own numbers
     * runs: answers to a kernel and each newer one, as how many of which, ending at the newest
     * rows: which of `runs` is each older kernel's, to be read from its end
     * apart: of two kernels another run's values were compared: old, new, and these.
@@ -227,12 +232,20 @@ def _pair_scenario(
 
 
 def _answer(row: PairRow | None, reasons: dict[tuple[str, ...], int]) -> tuple[object, ...]:
-    """A letter; of one that is no answer also the reason's number, and the numbers in it."""
-    letter = _LETTERS[row.comparison.verdict] if row else _ABSENT
-    if row is None or letter not in "UX":
+    """A letter; of no answer, and of parts, also the reason's number, and the numbers in it."""
+    if row is None:
+        return (_ABSENT,)
+    judged = row.comparison
+    letter = _PART if _in_part(judged) else _LETTERS[judged.verdict]
+    why = "; ".join(judged.reasons) if letter in "UX" else judged.within
+    if not why:
         return (letter,)
-    pieces = _NUMBER.split(printable("; ".join(row.comparison.reasons)))
+    pieces = _NUMBER.split(printable(why))
     return letter, reasons.setdefault(tuple(pieces[::2]), len(reasons)), *pieces[1::2]
+
+
+def _in_part(found: Comparison) -> bool:
+    return found.verdict is Verdict.SAME and bool(found.within)
 
 
 def _pairs_begin(kernels: Sequence[str], pairs: Sequence[Pair]) -> Pair | None:
@@ -383,33 +396,33 @@ class _Site:
             elif first:
                 first, text = False, number(point.value)
             elif point.comparison:
-                phase, judged, href = self._told(history.name, point)
-                verdict = judged.verdict if judged else ""
-                text = phase + _short(judged.ratio, verdict) if judged else ""
+                told = self._told(history.name, point)
+                text = ", ".join(phase + _short(one.ratio, one.verdict) for phase, one, _ in told)
+                _, judged, href = told[0]
+                verdict = judged.verdict
             yield {"text": text, "href": href, "verdict": verdict}
 
-    def _told(self, name: str, point: HistoryPoint) -> tuple[str, Comparison | None, str]:
+    def _told(self, name: str, point: HistoryPoint) -> list[tuple[str, Comparison, str]]:
         """What is told of a kernel against the one before: of all phases together or, where that is
-        no step, of the phase with the largest; with the name of that phase, and the step's page.
+        no step, of each that has one, the largest first; with its name, and the step's page.
         """
+        if not point.comparison:
+            return []
         steps = self._steps.get((name, point.previous, point.kernel), {})
         if whole := steps.get("total"):
-            return "", point.comparison, _step(whole)
-        for phase, step in steps.items():
-            if (judged := step.explanation.comparison).verdict.is_step:
-                return f"{phase} ", judged, _step(step)
-        return "", point.comparison, ""
+            return [("", point.comparison, _step(whole))]
+        phases = [(f"{of} ", one.explanation.comparison, _step(one)) for of, one in steps.items()]
+        return phases or [("", point.comparison, "")]
 
     def _history(self, history: ScenarioHistory) -> _Page:
         longest = max((one.value or 0 for one in history.points), default=0) or 1
         rows = []
-        steps = []
+        changes = []
         for own in stretches(history):
             point = own[0]
-            phase, judged, href = self._told(history.name, point)
-            if href and judged and judged.verdict.is_step:
-                size = change(judged.ratio, "instructions")
-                steps.append(f"{phase}{size} from {point.previous} to {point.kernel}")
+            told = self._told(history.name, point)
+            ends = f"from {point.previous} to {point.kernel}"
+            changes += [(phase, judged, ends) for phase, judged, href in told if href]
             last = f" to {own[-1].kernel}" if len(own) > 1 else ""
             rows.append(
                 {
@@ -417,14 +430,10 @@ class _Site:
                     "names": f"{point.kernel}{last}",
                     "value": _figure(point.value),
                     "bar": round(_BAR * (point.value or 0) / longest),
-                    "phase": phase,
-                    "judged": judged,
-                    "href": f"../{href}" if href else "",
+                    "told": told,
                     "why": _why(own),
                 }
             )
-        over = f"{plural(len(steps), 'step')} over {plural(len(history.points), 'kernel')}"
-        said = f"{over}: {'; '.join(steps[-_SAID:])}." if steps else f"{over}."
         # `values` and `spread` are one for all kernels of a row, or one for each.  Ratio and
         # difference are those of the values; a reason of SAME is the first kernel's.
         data = {
@@ -433,7 +442,10 @@ class _Site:
             "points": [_history_row(one) for one in stretches(history)],
         }
         path = _scenario(history.name)
-        return _page(path, "history", history.name, data, said, history=history, rows=rows)
+        phases = [name for name, _ in max((one.phases for one in history.points), key=len)]
+        said = _said_changes(changes, len(history.points))
+        more = {"history": history, "rows": rows, "phases": phases, "figure": _figure}
+        return _page(path, "history", history.name, data, said, **more)
 
     def _all_pairs(self) -> _Page:
         kernels, pairs = self._lab.kernels, self._lab.pairs
@@ -442,7 +454,9 @@ class _Site:
         known = {}
         for pair in pairs:
             verdicts = [row.comparison.verdict for row in pair.rows]
-            steps = sum(verdict.is_step for verdict in verdicts)
+            steps = sum(
+                row.comparison.verdict.is_step or _in_part(row.comparison) for row in pair.rows
+            )
             left = sum(verdict in (Verdict.UNDECIDED, Verdict.INVALID) for verdict in verdicts)
             open_too = f", {left} undecided" if left else ""
             known[pair.old, pair.new] = f"{steps} of {len(pair.rows)}{open_too}"
@@ -537,6 +551,26 @@ class _Site:
             SubElement(entry, "summary").text = printable(effort(own.comparison, timed=False))
         indent(root)
         return f'<?xml version="1.0" encoding="utf-8"?>\n{tostring(root, encoding="unicode")}\n'
+
+
+def _said_changes(changes: Sequence[tuple[str, Comparison, str]], kernels: int) -> str:
+    """Of a scenario: how many steps and undecided changes, and the largest of them.
+
+    changes: the phase or "", the comparison, between which kernels.
+    """
+    ordered = sorted(changes, key=lambda one: -one[1].factor)
+    steps = sum(judged.verdict.is_step for _, judged, _ in changes)
+    said = plural(steps, "step")
+    if left := len(changes) - steps:
+        said += f" and {plural(left, 'undecided change')}"
+    largest = [
+        f"{phase}{change(judged.ratio, 'instructions')} {ends}"
+        f"{'' if judged.verdict.is_step else ', undecided'}"
+        for phase, judged, ends in ordered[:_SAID]
+    ]
+    few = "; the largest" * (len(changes) > _SAID)
+    named = f"{few}: {'; '.join(largest)}" * bool(changes)
+    return f"{said} over {plural(kernels, 'kernel')}{named}."
 
 
 def _said(step: LabStep, mark: str = ",") -> str:
