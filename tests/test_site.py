@@ -24,7 +24,7 @@ from kdelta.journal import artifacts, results
 from kdelta.journal.run import RunRecord
 from kdelta.probes.calls import PathNode
 from kdelta.probes.work import Kind, WorkRow
-from kdelta.rendering import site
+from kdelta.rendering import formats, site
 from kdelta.workload import loadable
 from run_records import kept
 
@@ -114,7 +114,7 @@ def test_a_step_of_a_phase_is_told_on_every_page_and_changes_are_counted_and_nam
     index, steps, own, pairs = (
         pages[name].decode() for name in ("index.html", "steps.html", scenario, "compare.html")
     )
-    assert f'<td class="REGRESSION"><a href="{step}">protect 5 % more</a>' in index
+    assert f'<td class="REGRESSION" data-on="6.2.1"><a href="{step}">protect 5 % mo' in index
     assert f'<a href="{step}">' in steps
     assert f'<td class="REGRESSION"><a href="../{step}">protect 5 % more instr' in own
     assert (
@@ -127,6 +127,17 @@ def test_a_step_of_a_phase_is_told_on_every_page_and_changes_are_counted_and_nam
     ]
     assert '<a href="#6.1.1..6.2.1">1 of 1</a>' in pairs
     assert '"protect x"' in pairs
+
+
+def test_a_narrow_page_leaves_out_what_did_not_change_or_was_not_run() -> None:
+    every = named("6.17.13")
+    trials = (replace(one, scenario="other") for one in every.trials if one.arm == 0)
+    index = files(every, replace(every, run_id="two", trials=tuple(trials)))["index.html"].decode()
+    _, other, both = index.split("<tr><th>")
+    assert other.endswith('<td data-on="6.16.12">300.0<td>-')
+    assert '<td data-on="6.16.12">300.0<td class="REGRESSION" data-on="6.17.13">' in both
+    assert "shared_<wbr>dirty_<wbr>full_<wbr>toggle_<wbr>64m, 33 %" in index
+    assert ".grid tr > td[data-on] { display: block;" in formats.asset("site.css")
 
 
 @pytest.fixture(scope="module")

@@ -390,7 +390,7 @@ class _Site:
             point = points.get(kernel)
             href = text = verdict = ""
             if point is None:
-                text = "not run"
+                text = _ABSENT
             elif point.value is None:
                 text = point.note
             elif first:
