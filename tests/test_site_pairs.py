@@ -115,18 +115,13 @@ def built(compilers: dict[int, str]) -> Page:
 
 def test_a_page_begins_with_the_newest_two_of_one_compiler() -> None:
     assert built({}).begin == "7 8"
-    page = built({8: "gcc-16 (GCC) 16.1.0"})
-    assert page.begin == "6 7"
-    assert "newer, but not begun with: 7.2.1 (gcc 14 -> gcc 16:" in " ".join(page.text.split())
+    assert built({8: "gcc-16 (GCC) 16.1.0"}).begin == "6 7"
     two = {7: "gcc-16 (GCC) 16.1.0", 8: "gcc-16 (GCC) 16.2.0"}
     assert built(two).begin == "7 8"
-    assert "not begun with" not in built(two).text
 
 
 def test_where_no_two_are_of_one_compiler_it_begins_with_the_newest() -> None:
-    page = built({at: f"gcc-{at + 20} (GCC) {at + 20}.1.0" for at in range(9)})
-    assert page.begin == "7 8"
-    assert "not begun with" not in page.text
+    assert built({at: f"gcc-{at + 20} (GCC) {at + 20}.1.0" for at in range(9)}).begin == "7 8"
 
 
 # A site says nothing twice: what is alike of kernels, scenarios and functions stands once

@@ -322,22 +322,14 @@ def without_folders(records: Iterable[RunRecord]) -> tuple[list[RunRecord], dict
     name that were the same program are one.
     """
     every = list(records)
-    ran = {
-        trial.workload: set[str]() for record in every for trial in record.trials if trial.outside
-    }
+    first, same = dict[str, str](), dict[tuple[str, str], str]()
     for file, program in chain.from_iterable(map(_programs, every)):
-        ran[file].add(program)
-    first: dict[str, str] = {}
-    for file, own in ran.items():
-        alike = (one for one in first if _ends(one)[0] == _ends(file)[0] and own & ran[one])
-        first[file] = first.get(next(alike, ""), file)
+        first.setdefault(file, same.setdefault((_ends(file)[0], program or file), file))
     ends = Counter(end for file in {*first.values()} for end in _ends(file))
-
-    def name(file: str) -> str:
-        every = _ends(file)
-        return f"./{next((end for end in every if ends[end] == 1), every[-1])}"
-
-    told = {file: name(one) for file, one in first.items()}
+    told = {}
+    for file, one in first.items():
+        *short, whole = _ends(one)
+        told[file] = f"./{next((end for end in short if ends[end] == 1), whole)}"
 
     def carried(record: RunRecord) -> RunRecord:
         trials = (
@@ -434,14 +426,6 @@ def _neighbours(every: Counted, kernels: Sequence[str]) -> Iterator[tuple[_Count
             yield next(both, (before[0], own[0]))
         if seen.sound:
             above.append(own)
-
-
-def _a_phase_moves(old: CountEvidence, new: CountEvidence, percent: float) -> bool:
-    values = {phase.phase: phase.per_operation for phase in old.phases if phase.phase != TOTAL}
-    return len(new.phases) > 1 and any(
-        (was := values.get(phase.phase)) and abs(100 * (phase.per_operation / was - 1)) > percent
-        for phase in new.phases
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -745,8 +729,7 @@ class _Gathered:
                 previous, kernel = old.label, new.label
                 point = self.points[name][kernel]
                 self.points[name][kernel] = replace(point, previous=previous, comparison=comparison)
-                moved = comparison.verdict.is_step or crossed(comparison, percent)
-                if moved or _a_phase_moves(old, new, percent):
+                if comparison.verdict is not Verdict.SAME or comparison.within:
                     two = [*enumerate((old, new))]
                     arms = tuple(structs.replace(one.arm, index=at) for at, one in two)
                     trials = (structs.replace(t, arm=at) for at, one in two for t in one.trials)
@@ -795,15 +778,15 @@ def _of_one_machine(every: Sequence[RunRecord]) -> tuple[list[_Used], str, tuple
 
 def _another_program(record: RunRecord, newest: dict[str, str]) -> str:
     """A file of the user's own that was another program than in the newest run with it."""
-    ran = _programs(record)
+    ran = ((file, own) for file, own in _programs(record) if own)
     return next((file for file, own in ran if newest.setdefault(file, own) != own), "")
 
 
 def _programs(record: RunRecord) -> Iterator[tuple[str, str]]:
-    """The files of the user's own, each with the digest of the program that ran."""
-    for trial in record.trials:
-        if trial.outside and trial.result and trial.result.environment:
-            yield trial.workload, trial.result.environment.program_sha256
+    """The files of the user's own, each with the digest of the program that ran, "" for none."""
+    for trial in (one for one in record.trials if one.outside):
+        known = trial.result and trial.result.environment
+        yield trial.workload, known.program_sha256 if known else ""
 
 
 def _points(record: RunRecord, ladder: Ladder[Measure]) -> Iterator[HistoryPoint]:

@@ -16,14 +16,14 @@ import hashlib
 import re
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
 from typing import Any
 from urllib.parse import quote
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from kdelta.analysis.calls import CallDifference, CallExplanation
+from kdelta.analysis.calls import CallExplanation
 from kdelta.analysis.explanation import TOP, Explanation, FunctionDelta, Rest, shortened
 from kdelta.analysis.lab import (
     FunctionHistory,
@@ -79,7 +79,6 @@ def _function_table(function: FunctionHistory, kernels: Sequence[str]) -> dict[s
 
     kernels: the first, and those at which a figure is another than at the kernel before.
     rows: scenarios that have the same figures, and these; "" where it did not run.
-    fewer: a figure stands for the kernels up to the next column, too.
     """
     figures = [[_figure(cell) for cell in cells] for _, cells in function.rows]
     columns = list(zip(*figures, strict=True))
@@ -90,7 +89,6 @@ def _function_table(function: FunctionHistory, kernels: Sequence[str]) -> dict[s
     return {
         "kernels": tuple(kernels[at] for at in told),
         "rows": tuple((tuple(names), cells) for cells, names in alike.items()),
-        "fewer": len(told) < len(kernels),
     }
 
 
@@ -124,22 +122,17 @@ def _point_told(point: HistoryPoint) -> tuple[object, ...]:
 
 
 def _history_row(own: Stretch) -> dict[str, Any]:
+    """Values and why are the first kernel's: on the others the same is said."""
     first, judged = own[0], own[0].comparison
-
-    def each(values: Iterable[float | None]) -> object:
-        found = [None if value is None else _rounded(value) for value in values]
-        return found[0] if len(set(found)) == 1 else found
-
     told = {
         "kernels": [point.kernel for point in own],
-        "values": each(point.value for point in own),
+        "values": None if first.value is None else _rounded(first.value),
         "phases": {phase: _rounded(value) for phase, value in first.phases},
         **picked(first, ("note", "previous", "run_id")),
     }
     if judged is None:
         return told
-    spreads = (point.comparison.spread if point.comparison else None for point in own)
-    return told | picked(judged, ("verdict", "reasons", "differences")) | {"spread": each(spreads)}
+    return told | picked(judged, ("verdict", "reasons", "differences", "spread"))
 
 
 def _rounded(value: float) -> float:
@@ -236,7 +229,7 @@ def _answer(row: PairRow | None, reasons: dict[tuple[str, ...], int]) -> tuple[o
     if row is None:
         return (_ABSENT,)
     judged = row.comparison
-    letter = _PART if _in_part(judged) else _LETTERS[judged.verdict]
+    letter = _letter(judged)
     why = "; ".join(judged.reasons) if letter in "UX" else judged.within
     if not why:
         return (letter,)
@@ -244,8 +237,8 @@ def _answer(row: PairRow | None, reasons: dict[tuple[str, ...], int]) -> tuple[o
     return letter, reasons.setdefault(tuple(pieces[::2]), len(reasons)), *pieces[1::2]
 
 
-def _in_part(found: Comparison) -> bool:
-    return found.verdict is Verdict.SAME and bool(found.within)
+def _letter(found: Comparison) -> str:
+    return _PART if found.verdict is Verdict.SAME and found.within else _LETTERS[found.verdict]
 
 
 def _pairs_begin(kernels: Sequence[str], pairs: Sequence[Pair]) -> Pair | None:
@@ -254,25 +247,9 @@ def _pairs_begin(kernels: Sequence[str], pairs: Sequence[Pair]) -> Pair | None:
     newest = sorted(pairs, key=lambda pair: (places[pair.old], places[pair.new]), reverse=True)
     for pair in newest:
         judged = any(row.comparison.verdict is not Verdict.INVALID for row in pair.rows)
-        if judged and not _crossing(pair):
+        if judged and not any(row.comparison.crossing for row in pair.rows):
             return pair
     return next(iter(newest), None)
-
-
-def _pairs_left_out(
-    chosen: Pair | None, kernels: Sequence[str], pairs: Sequence[Pair]
-) -> list[tuple[str, str]]:
-    """Kernels newer than those, for their compiler; with the two that stand between."""
-    if chosen is None or _crossing(chosen):
-        return []
-    between = {pair.new: _crossing(pair) for pair in pairs if pair.old == chosen.new}
-    newer = kernels[kernels.index(chosen.new) + 1 :]
-    return [(new, between[new]) for new in newer if between.get(new)]
-
-
-def _crossing(pair: Pair) -> str:
-    """How the kernels were built differently, as "gcc 14 -> gcc 16"; "": they were not."""
-    return next((row.comparison.crossing for row in pair.rows if row.comparison.crossing), "")
 
 
 def _pair_told(value: float) -> list[object]:
@@ -370,15 +347,14 @@ class _Site:
         ]
         verdicts = [step.explanation.comparison.verdict for step in lab.steps]
         worse, better = map(verdicts.count, (Verdict.REGRESSION, Verdict.IMPROVEMENT))
-        said = "No run of this lab has a count yet."
-        if lab.kernels:
-            said = f"{plural(len(lab.scenarios), 'scenario')} over"
-            said += f" {plural(len(lab.kernels), 'kernel')}: {plural(worse, 'step')} to more work,"
-            said += f" {better} to less."
-            said += f" The largest: {_said(lab.steps[0])}." if lab.steps else ""
-            if lab.crossed:
-                many = plural(len(lab.crossed), "change")
-                said += f" Undecided, since a compiler or options may be the cause: {many}."
+        said = (
+            f"{plural(len(lab.scenarios), 'scenario')} over {plural(len(lab.kernels), 'kernel')}:"
+            f" {plural(worse, 'step')} to more work, {better} to less."
+        )
+        said += f" The largest: {_said(lab.steps[0])}." if lab.steps else ""
+        if lab.crossed:
+            many = plural(len(lab.crossed), "change")
+            said += f" Undecided, since a compiler or options may be the cause: {many}."
         data = {"kernels": lab.kernels, "scenarios": rows}
         title, verdict = "Which path changed in which kernel", "REGRESSION" if worse else "SAME"
         return _page("index.html", "grid", title, data, said, verdict=verdict, grid=rows)
@@ -395,8 +371,7 @@ class _Site:
                 text = point.note
             elif first:
                 first, text = False, number(point.value)
-            elif point.comparison:
-                told = self._told(history.name, point)
+            elif told := self._told(history.name, point):
                 text = ", ".join(phase + _short(one.ratio, one.verdict) for phase, one, _ in told)
                 _, judged, href = told[0]
                 verdict = judged.verdict
@@ -434,8 +409,6 @@ class _Site:
                     "why": _why(own),
                 }
             )
-        # `values` and `spread` are one for all kernels of a row, or one for each.  Ratio and
-        # difference are those of the values; a reason of SAME is the first kernel's.
         data = {
             "name": history.name,
             "operation": history.operation,
@@ -453,11 +426,8 @@ class _Site:
         begin = _pairs_begin(kernels, pairs)
         known = {}
         for pair in pairs:
-            verdicts = [row.comparison.verdict for row in pair.rows]
-            steps = sum(
-                row.comparison.verdict.is_step or _in_part(row.comparison) for row in pair.rows
-            )
-            left = sum(verdict in (Verdict.UNDECIDED, Verdict.INVALID) for verdict in verdicts)
+            letters = Counter(_letter(row.comparison) for row in pair.rows)
+            steps, left = (sum(letters[one] for one in of) for of in ("RIP", "UX"))
             open_too = f", {left} undecided" if left else ""
             known[pair.old, pair.new] = f"{steps} of {len(pair.rows)}{open_too}"
         return _page(
@@ -471,7 +441,6 @@ class _Site:
             # The part of an address that chooses two kernels, as the page's script reads it.
             anchor=lambda *two: "#" + "..".join(quote(printable(name), safe="") for name in two),
             begin=f"{kernels.index(begin.old)} {kernels.index(begin.new)}" if begin else "",
-            left=_pairs_left_out(begin, kernels, pairs),
         )
 
     def _all_steps(self) -> _Page:
@@ -501,7 +470,7 @@ class _Site:
             rows.append({"name": name, "href": "", **_sides(own.rest, own.operations)})
         detail = self._details(step)
         beside = _step_context(own, detail)
-        data = _step_document(step, detail, beside["causes"])
+        data = _step_document(step, detail, beside)
         if found := detail.culprit:
             beside |= {"culprit": found, "bisected": f"../{_step(found.step)}"}
         return _page(
@@ -565,12 +534,11 @@ def _said_changes(changes: Sequence[tuple[str, Comparison, str]], kernels: int) 
         said += f" and {plural(left, 'undecided change')}"
     largest = [
         f"{phase}{change(judged.ratio, 'instructions')} {ends}"
-        f"{'' if judged.verdict.is_step else ', undecided'}"
+        + ", undecided" * (not judged.verdict.is_step)
         for phase, judged, ends in ordered[:_SAID]
     ]
-    few = "; the largest" * (len(changes) > _SAID)
-    named = f"{few}: {'; '.join(largest)}" * bool(changes)
-    return f"{said} over {plural(kernels, 'kernel')}{named}."
+    said += f" over {plural(kernels, 'kernel')}" + "; the largest" * (len(changes) > _SAID)
+    return f"{': '.join(filter(None, (said, '; '.join(largest))))}."
 
 
 def _said(step: LabStep, mark: str = ",") -> str:
@@ -603,13 +571,11 @@ def _figure(value: float | None) -> str:
     return "" if value is None else number(value)
 
 
-def _short(ratio: float | None, verdict: str) -> str:
+def _short(ratio: float | None, verdict: Verdict) -> str:
     """A cell: "23 % more", "2.22 times", nothing where nothing changed."""
-    if verdict == Verdict.SAME:
-        return ""
-    if verdict not in (Verdict.REGRESSION, Verdict.IMPROVEMENT) or ratio is None:
-        return verdict.lower()
-    return change(ratio, "").strip().replace("fewer", "less").replace(" the", "")
+    if ratio is None or not verdict.is_step:
+        return verdict.lower() * (verdict is not Verdict.SAME)
+    return change(ratio, "").strip().replace(" the", "")
 
 
 # Of an explanation, what its JSON tells besides functions; differences and shares, these tell.
@@ -643,11 +609,6 @@ class StepDetail:
     work: WorkExplanation | None = None
     calls: CallExplanation | None = None
     culprit: BisectedCommit | None = None
-
-    @property
-    def difference(self) -> CallDifference | None:
-        """By call paths."""
-        return self.calls.difference if self.calls else None
 
 
 def culprit(
@@ -683,10 +644,10 @@ def _series(name: str) -> str | None:
 
 
 def _step_context(found: Explanation, detail: StepDetail) -> dict[str, Any]:
-    scale, difference = explain.Scale.of(found), detail.difference
+    scale, difference = explain.Scale.of(found), detail.calls.difference if detail.calls else None
     tree = explain.branches(difference.root, difference.causes) if difference else []
     return {
-        "sentences": sentences.difference_sentences(found, detail.difference, detail.work)[1:],
+        "sentences": sentences.difference_sentences(found, difference, detail.work)[1:],
         "kinds": [
             {
                 "kind": explain.kind_named(row)
@@ -711,7 +672,7 @@ def _step_context(found: Explanation, detail: StepDetail) -> dict[str, Any]:
     }
 
 
-def _step_document(step: LabStep, detail: StepDetail, causes: object) -> dict[str, Any]:
+def _step_document(step: LabStep, detail: StepDetail, beside: Mapping[str, Any]) -> dict[str, Any]:
     """As JSON.  Of functions, old and new are instructions per window; null: it did not run."""
     own = shortened(step.explanation, TOP)
     return {
@@ -726,9 +687,9 @@ def _step_document(step: LabStep, detail: StepDetail, causes: object) -> dict[st
         ],
         "others": own.rest and picked(own.rest, ("count", "old", "new")),
         "folded": own.folded,
-        "sentences": sentences.difference_sentences(own, detail.difference, detail.work),
+        "sentences": beside["sentences"],
         "kinds": _kinds(detail),
-        "causes": causes,
+        "causes": beside["causes"],
         "culprit": detail.culprit and [detail.culprit.label, detail.culprit.title],
     }
 

@@ -121,12 +121,10 @@ def _ends(found: Claim, ladder: Ladder[Any]) -> tuple[str, str]:
 def _told_step(rung: Rung[Any], percent: float) -> str:
     """A kernel with its step, and with those of its phases that go another way; "" without."""
     judged = rung.comparison
-    if judged is None or judged.verdict in _OPEN:
+    if judged is None or not (judged.verdict.is_step or judged.within) or judged.verdict in _OPEN:
         return ""
-    own = judged.verdict.is_step and judged.ratio and counts.times(judged.ratio, percent)
-    parts = [own or "", f"({judged.within})" * bool(judged.within)]
-    told = " ".join(filter(None, parts))
-    return f"{rung.label} {told}" if told else ""
+    size = f" {counts.times(judged.ratio, percent)}" if judged.verdict.is_step else ""
+    return f"{rung.label}{size}" + f" ({judged.within})" * bool(judged.within)
 
 
 def _step(
