@@ -18,7 +18,6 @@ from msgspec.structs import replace
 import ladder_records
 import robot_mails
 import timed_records
-from kdelta.analysis import lab
 from kdelta.analysis.claims import Tag, claim
 from kdelta.analysis.gate import GateCase
 from kdelta.check import compare, robot
@@ -318,16 +317,6 @@ def test_a_file_of_ones_own_goes_with_the_mail_and_its_folder_does_not(tmp_path:
     assert done.output.startswith("Subject: [RFC] ./own.c: 92 % more instructions")
     assert "/srv/own" not in done.output
     assert "(attached: own.c)\n  kdelta workload export ./own.c:" in done.output
-    own[0] = replace(own[0], workload="/srv/other/own.c")
-    copied = replace(record, trials=tuple(own))
-    assert {*lab.without_folders([copied])[1].values()} == {"./own.c"}  # the same program
-    environment = replace(ladder_records.ENVIRONMENT, program_sha256="1")
-    edited = (
-        replace(t, result=t.result and replace(t.result, environment=environment)) for t in own[:1]
-    )
-    copied = replace(record, trials=(*edited, *own[1:]))
-    told = lab.without_folders([copied])[1].values()
-    assert [*told] == ["./other/own.c", "./own/own.c"]
 
 
 # `kdelta ask`: the robot's table and fields are read, no sentence is, and what lacks is asked

@@ -121,10 +121,7 @@ def test_a_step_of_a_phase_is_told_on_every_page_and_changes_are_counted_and_nam
         "3 steps and 1 undecided change over 5 kernels; the largest: 99 % more instructions from"
         " 6.2.1 to 6.3.1, undecided; protect 5 % more instructions from 6.1.1 to 6.2.1; 4.5 %"
     ) in Page(own.encode()).text
-    assert re.findall(r"<th>6\.[12]\.1<td>(10\.\d+)<td>(1\d\d\.0)", own) == [
-        ("10.00", "100.0"),
-        ("10.50", "100.0"),
-    ]
+    assert re.findall(r"<td>(10\.\d+)<td>100\.0", own) == ["10.00", "10.50"]
     assert '<a href="#6.1.1..6.2.1">1 of 1</a>' in pairs
     assert '"protect x"' in pairs
 
@@ -174,13 +171,13 @@ def told_step(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 def test_a_step_tells_in_words_by_paths_and_by_kinds(told_step: dict[str, bytes]) -> None:
     (name,) = [n for n in told_step if n.startswith("step/") and n.endswith(".html")]
     text = " ".join(Page(told_step[name]).text.split())
+    assert "per page on 6.16.12 to 400.0 on 6.17.13: 33 % more instructions, which is more" in text
     assert text.count("33 %") == 1
     assert not re.search(r"x1\.333|threshold", text)
     assert "its own code" in text
     assert "atomic instructions" in text
     markup = told_step[name].decode()
     assert markup.count('<svg class="flame"') == 2
-    assert 'role="img" aria-label="Call paths of the new kernel as a flame graph"' in markup
     assert re.search(r'<rect class="u[123]" width="100%"', markup)
     assert "<script>alert" not in markup
     data = json.loads(told_step[name.removesuffix(".html") + ".json"])["page"]
@@ -250,27 +247,12 @@ def test_links_lead_to_pages(ladder: dict[str, bytes]) -> None:
             assert "/".join(parts) in ladder, f"{name}: {link}"
 
 
-def test_a_step_has_functions_and_what_people_say(ladder: dict[str, bytes]) -> None:
-    (name,) = [
-        n for n in ladder if n.startswith("step/") and "6.16.12-6.17.13" in n and ".html" in n
-    ]
-    text = " ".join(Page(ladder[name]).text.split())
-    assert "more work" in text
-    assert "prot_commit_flush_ptes" in text
-    assert re.search(
-        r"mprotect\(\) of resident memory \(.{,60}\) went from 401\.7 instructions per page on"
-        r" 6\.16\.12 to 769\.8 on 6\.17\.13: 92 % more instructions, which is more work\.",
-        text,
-    )
-
-
 def test_a_function_tells_kernels_at_which_it_changed(ladder: dict[str, bytes]) -> None:
     (name,) = [n for n in ladder if n.startswith("function/vm-normal-page") and n.endswith("html")]
     page = ladder[name].decode()
     heads = re.findall(r'<th scope="col">([^<]*)</th>', page)
     assert heads == ["scenario", "6.1.176", "6.17.13"]
     assert re.findall(r"<td>([^<\n]*)", page) == ["", "66.00"]
-    assert "a figure stands for the kernels up to the next column" in page
     data = json.loads(ladder[name.removesuffix("html") + "json"])
     assert data["page"]["kernels"] == ["6.1.176", "6.17.13"]
     assert data["page"]["rows"] == [[[SCENARIO], [None, 66.0]]]
@@ -351,9 +333,10 @@ def test_a_file_that_was_another_program_is_left_out() -> None:
     lab = lab_of([own, edited_run], most_pairs=10)
     assert [run[0] for run in lab.runs] == ["edited"]
     assert lab.left_out == (f"{own.run_id}: ./own.c was another program",)
-    moved = (replace(one, workload="./away/own.c") for one in edited)
-    other = replace(edited_run, trials=tuple(moved))
-    assert without_folders([own, other])[1]["./own.c"] == "./own.c"
+    for run, name in ((own, "./own.c"), (edited_run, "./srv/own.c")):
+        there = (replace(one, workload="/srv/own.c") for one in run.trials)
+        told = {"./own.c": "./own.c", "/srv/own.c": name}
+        assert without_folders([own, replace(run, trials=tuple(there))])[1] == told
 
 
 def test_kernels_are_in_the_order_of_their_numbers() -> None:

@@ -49,15 +49,10 @@ def reason(table: dict[str, Any], answer: list[Any]) -> str:
 
 def test_any_two_kernels(ladder: dict[str, bytes]) -> None:
     page = Page(ladder["compare.html"])
-    table = json.loads(page.block)
-    kernels = table["kernels"]
     links = [link for link in page.links if link.startswith("#") and link != "#main"]
     assert len(links) == 9 * 8 // 2
     assert "#6.16.12..7.2.1" in links
-    own = answered(table, kernels.index("6.16.12"), kernels.index("7.2.1"))
-    assert own[SCENARIO][0] == ["R"]
-    assert table["words"]["R"] == "more work"
-    (scenario,) = table["scenarios"]
+    (scenario,) = json.loads(page.block)["scenarios"]
     assert scenario["name"] == SCENARIO
     assert scenario["page"] in ladder
 
@@ -113,14 +108,11 @@ def built(compilers: dict[int, str]) -> Page:
     return Page(files(record)["compare.html"])
 
 
-def test_a_page_begins_with_the_newest_two_of_one_compiler() -> None:
+def test_a_page_begins_with_the_newest_two_of_one_compiler_or_the_newest() -> None:
     assert built({}).begin == "7 8"
     assert built({8: "gcc-16 (GCC) 16.1.0"}).begin == "6 7"
     two = {7: "gcc-16 (GCC) 16.1.0", 8: "gcc-16 (GCC) 16.2.0"}
     assert built(two).begin == "7 8"
-
-
-def test_where_no_two_are_of_one_compiler_it_begins_with_the_newest() -> None:
     assert built({at: f"gcc-{at + 20} (GCC) {at + 20}.1.0" for at in range(9)}).begin == "7 8"
 
 
