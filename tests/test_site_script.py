@@ -7,6 +7,7 @@ The stand-in has what the script uses of a document, and fails for anything else
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -79,11 +80,12 @@ HOSTILE = "6.17.13</script><script>alert(1)</script>"
 class Running:
     """A page of pairs whose script has run."""
 
-    def __init__(self, address: str = "", newest: str = NEW) -> None:
-        values = {"6.12.107": 300.0, OLD: 300.0, newest: 400.0}
+    def __init__(
+        self, address: str = "", newest: str = NEW, values: Sequence[float] = (300, 300, 400)
+    ) -> None:
         results = {
             name: [ladder_records.result(ladder_records.Trial(per_page=value))]
-            for name, value in values.items()
+            for name, value in zip(("6.12.107", OLD, newest), values, strict=True)
         }
         lab = lab_of(named([ladder_records.run(results)]), most_pairs=130)
         page = Page(site.written(lab, address="")["compare.html"])
@@ -108,6 +110,12 @@ def test_it_begins_with_the_two_newest() -> None:
     assert (old, new, ratio, change, note) == ("300.0", "400.0", "1.333", "33 % more", "")
     assert seen["classes"][0][4] == "REGRESSION"
     assert seen["links"][0].startswith("scenario/mprotect-shared")
+
+
+def test_a_part_that_changed_alone_is_counted() -> None:
+    seen = Running(values=(300.0, 110.0, 110.5)).after()
+    assert seen["said"].endswith("and less in 0; in 1 a part changed and the sum did not.")
+    assert seen["rows"][0][4:] == ["a part alone", "protect x1.050"]
 
 
 def test_the_address_chooses_and_a_choice_is_the_address() -> None:

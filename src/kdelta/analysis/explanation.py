@@ -36,6 +36,7 @@ from kdelta.verdict.comparison import Comparison, Verdict
 USER = "[user]"  # all user-space code; it has no calls
 _STANDS_OUT = 0.1  # share of the difference from which a function is named in the sentence
 _NAMED_AT_MOST = 4
+TOP = 15  # functions that are listed unless asked for more
 _SUFFIX = re.compile(r"(?<=.)(\.(isra|constprop|part|cold|lto_priv|llvm)(\.\d+)*)+$")
 PIECE = re.compile(r"\.(part|cold)\b")
 

@@ -25,6 +25,7 @@ from msgspec import structs
 from kdelta.analysis.explanation import Explanation, explain, profile
 from kdelta.analysis.findings import Report, report
 from kdelta.journal.run import RunRecord
+from kdelta.ladder.calls import weighed_by_phases
 from kdelta.ladder.counts import CountEvidence, CountMethod, Measure
 from kdelta.ladder.evidence import (
     BuildFacts,
@@ -317,12 +318,18 @@ def named(records: Iterable[RunRecord]) -> list[RunRecord]:
 def without_folders(records: Iterable[RunRecord]) -> tuple[list[RunRecord], dict[str, str]]:
     """The runs, as others may read them, and the name there of each C file of the user's own.
 
-    It is the end of the file's path, as short as no other file of these runs has it.
+    It is the end of the file's path, as short as no other file of these runs has it.  Files of one
+    name that were the same program are one.
     """
     every = list(records)
-    own = {trial.workload for record in every for trial in record.trials if trial.outside}
-    ends = Counter(end for file in own for end in _ends(file))
-    told = {file: f"./{next(end for end in _ends(file) if ends[end] == 1)}" for file in own}
+    first, same = dict[str, str](), dict[tuple[str, str], str]()
+    for file, program in chain.from_iterable(map(_programs, every)):
+        first.setdefault(file, same.setdefault((_ends(file)[0], program or file), file))
+    ends = Counter(end for file in {*first.values()} for end in _ends(file))
+    told = {}
+    for file, one in first.items():
+        *short, whole = _ends(one)
+        told[file] = f"./{next((end for end in short if ends[end] == 1), whole)}"
 
     def carried(record: RunRecord) -> RunRecord:
         trials = (
@@ -334,10 +341,10 @@ def without_folders(records: Iterable[RunRecord]) -> tuple[list[RunRecord], dict
     return [carried(record) for record in every], told
 
 
-def _ends(file: str) -> Iterator[str]:
+def _ends(file: str) -> list[str]:
     """The ends of a path, from its name on."""
-    parts = file.split("/")
-    return ("/".join(parts[at:]) for at in reversed(range(len(parts))))
+    parts = [part for part in file.split("/") if part != "."]
+    return ["/".join(parts[at:]) for at in reversed(range(len(parts)))]
 
 
 def reference(name: str, kernel: KernelIdentity) -> str:
@@ -421,14 +428,6 @@ def _neighbours(every: Counted, kernels: Sequence[str]) -> Iterator[tuple[_Count
             above.append(own)
 
 
-def _a_phase_moves(old: CountEvidence, new: CountEvidence, percent: float) -> bool:
-    values = {phase.phase: phase.per_operation for phase in old.phases if phase.phase != TOTAL}
-    return len(new.phases) > 1 and any(
-        (was := values.get(phase.phase)) and abs(100 * (phase.per_operation / was - 1)) > percent
-        for phase in new.phases
-    )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairRow:
     """A scenario on two kernels.
@@ -472,6 +471,7 @@ class _Kind(NamedTuple):
 
     setting: tuple[object, ...]
     reading: CountReading
+    phases: tuple[tuple[str, CountReading], ...]
     build: BuildFacts
 
 
@@ -524,6 +524,9 @@ class _Scenario:
         if key not in self._decided:
             forbidden = obstacles(method, was.evidence, now.evidence)
             judged = method.judged(was.kind.reading, now.kind.reading, forbidden)
+            both = zip(was.kind.phases, now.kind.phases, strict=False)
+            each = {phase: method.judged(a, b, ()) for (phase, a), (_, b) in both}
+            judged = weighed_by_phases(judged, each) if len(each) > 1 else judged
             judged = weighed_by_asked(judged, (was.evidence, now.evidence))
             self._decided[key] = _general(judged, was.kind, now.kind)
         return self._decided[key]
@@ -543,7 +546,8 @@ class _Scenario:
                 for one in counted_phases(arm)
             ),
         )
-        own = _Kind(setting, reading, BuildFacts.of(arm.kernel, arm.used))
+        phases = tuple((measure.phase, measure.reading) for measure in arm.phases)
+        own = _Kind(setting, reading, phases, BuildFacts.of(arm.kernel, arm.used))
         return self._kinds.setdefault(own, own)
 
 
@@ -562,12 +566,13 @@ def _general(found: Comparison, old: _Kind, new: _Kind) -> Comparison:
 class HistoryPoint:
     """One kernel in one scenario, by the newest run that has it.
 
-    value: instructions per operation, None for the reason in `note`.  comparison: with the kernel
-    `previous`.
+    value: instructions per operation, None for the reason in `note`; of its phases, where there are
+    several, each.  comparison: with the kernel `previous`.
     """
 
     kernel: str
     value: float | None
+    phases: tuple[tuple[str, float], ...]
     note: str
     previous: str
     comparison: Comparison | None
@@ -724,8 +729,7 @@ class _Gathered:
                 previous, kernel = old.label, new.label
                 point = self.points[name][kernel]
                 self.points[name][kernel] = replace(point, previous=previous, comparison=comparison)
-                moved = comparison.verdict.is_step or crossed(comparison, percent)
-                if moved or _a_phase_moves(old, new, percent):
+                if comparison.verdict is not Verdict.SAME or comparison.within:
                     two = [*enumerate((old, new))]
                     arms = tuple(structs.replace(one.arm, index=at) for at, one in two)
                     trials = (structs.replace(t, arm=at) for at, one in two for t in one.trials)
@@ -774,19 +778,24 @@ def _of_one_machine(every: Sequence[RunRecord]) -> tuple[list[_Used], str, tuple
 
 def _another_program(record: RunRecord, newest: dict[str, str]) -> str:
     """A file of the user's own that was another program than in the newest run with it."""
-    for trial in record.trials:
-        if trial.outside and trial.result and trial.result.environment:
-            program = trial.result.environment.program_sha256
-            if newest.setdefault(trial.workload, program) != program:
-                return trial.workload
-    return ""
+    ran = ((file, own) for file, own in _programs(record) if own)
+    return next((file for file, own in ran if newest.setdefault(file, own) != own), "")
+
+
+def _programs(record: RunRecord) -> Iterator[tuple[str, str]]:
+    """The files of the user's own, each with the digest of the program that ran, "" for none."""
+    for trial in (one for one in record.trials if one.outside):
+        known = trial.result and trial.result.environment
+        yield trial.workload, known.program_sha256 if known else ""
 
 
 def _points(record: RunRecord, ladder: Ladder[Measure]) -> Iterator[HistoryPoint]:
+    several = len(ladder.phases) > 1
     for rung in ladder.rungs:
         yield HistoryPoint(
             kernel=rung.label,
             value=rung.total.per_operation if rung.total else None,
+            phases=tuple((one.phase, one.per_operation) for one in rung.phases) if several else (),
             note="" if rung.total else "not supported" if rung.skipped else "no value",
             previous=rung.previous or "",
             comparison=rung.comparison if rung.total else None,

@@ -24,7 +24,6 @@ from kdelta.rendering import explain as page
 from kdelta.rendering.explain import ExecutedCode
 from kdelta.rendering.sentences import difference_sentences
 
-TOP = 15
 EXIT_INVALID = 1  # the comparison is INVALID and was refused
 
 
@@ -43,7 +42,7 @@ _VIEW = ("top", "calls", "part", "function", "picture", "output")
     "--top",
     type=click.IntRange(min=1),
     metavar="N",
-    help=f"List N functions. [default: {TOP}; with --json and --csv all]",
+    help=f"List N functions. [default: {explanation.TOP}; with --json and --csv all]",
 )
 @click.option("--force", is_flag=True, help="List functions although the comparison is INVALID.")
 @click.option("--calls", is_flag=True, help="Tell it by call paths (of a run with --probe calls).")
@@ -121,7 +120,7 @@ def _print(
             raise SpecError(f"nothing of {quoted(function)} ran in these windows", action=action)
         print_found(form, page.CODE_VIEW, ExecutedCode(whole, function, old, new))
         return
-    found = explanation.shortened(whole, TOP if top is None and not form else top)
+    found = explanation.shortened(whole, explanation.TOP if top is None and not form else top)
     work = difference = None
     with contextlib.suppress(SpecError):
         work = None if form else recorded.work()

@@ -174,7 +174,7 @@ def program_apart(
 def weighed_by_phases(found: Comparison, each: Mapping[str, Comparison]) -> Comparison:
     """A comparison of sums with those of its phases: a sum hides what goes another way."""
     ratios = {n: own for n, own in each.items() if own.verdict.is_step and own.ratio}
-    named = {n: f"{n} {own.verdict} x{own.ratio:.3f}" for n, own in ratios.items()}
+    named = {n: f"{n} x{own.ratio:.3f}" for n, own in ratios.items()}
     two = len({own.verdict for own in ratios.values()}) > 1
     apart = [named[n] for n, own in ratios.items() if own.verdict is not found.verdict]
     return _weighed_by_parts(found, "phases", [*named.values()] if two else [], apart)

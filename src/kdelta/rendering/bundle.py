@@ -34,8 +34,6 @@ from kdelta.table.columns import (
 from kdelta.table.counts import times
 from kdelta.verdict.comparison import Comparison
 
-TOP = 15  # functions that a text lists unless asked for more
-
 
 def write_run_files(record: RunRecord, folder: Path) -> None:
     """Write show.{txt,json,csv}, show.csv and explain-OLD-NEW.{txt,json,csv} into a run folder.
@@ -77,7 +75,7 @@ def run_files(record: RunRecord) -> Iterator[tuple[str, str]]:
         prefix = f"{ladder.scenario}-" if len(report.ladders) > 1 else ""
         prefix += f"{ladder.point}-" if ladder.point else ""
         name = re.sub(r"[^A-Za-z0-9._+~-]", "_", f"explain-{prefix}{step.old}-{step.new}")[:200]
-        yield f"{name}.txt", plain(explain.show(explanation.shortened(found, TOP)))
+        yield f"{name}.txt", plain(explain.show(explanation.shortened(found, explanation.TOP)))
         yield from _in_formats(name, explain, found)
 
 

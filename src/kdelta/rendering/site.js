@@ -96,11 +96,12 @@
   const show = () => {
     const names = [from, to].map(one => data.kernels[one.value]);
     const found = compared(Number(from.value), Number(to.value));
-    const [more, less, unsure] = ["R", "I", "UX"].map(
+    const [more, less, part, unsure] = ["R", "I", "P", "UX"].map(
       letters => found.filter(one => letters.includes(one.letter)).length);
     document.getElementById("said").textContent = found.length
       ? `${names[1]} does more work than ${names[0]} in ${more} of ${found.length}` +
         ` scenario${found.length === 1 ? "" : "s"}, and less in ${less}` +
+        (part ? `; in ${part} a part changed and the sum did not` : "") +
         (unsure ? `; undecided, for the reason beside each: ${unsure}.` : ".")
       : `No page compares ${names[0]} with ${names[1]}: choose an older kernel first, and a newer.`;
     unsort();

@@ -16,15 +16,15 @@ import hashlib
 import re
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
 from typing import Any
 from urllib.parse import quote
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from kdelta.analysis.calls import CallDifference, CallExplanation
-from kdelta.analysis.explanation import Explanation, FunctionDelta, Rest, rest
+from kdelta.analysis.calls import CallExplanation
+from kdelta.analysis.explanation import TOP, Explanation, FunctionDelta, Rest, shortened
 from kdelta.analysis.lab import (
     FunctionHistory,
     HistoryPoint,
@@ -47,6 +47,7 @@ from kdelta.workload import Workload
 Stretch = Sequence[HistoryPoint]
 _DIGITS = 9  # of a value: ratios of what is said have three decimals
 _ABSENT = "-"
+_PART = "P"  # the letter of what is the same in sum, and in a part is not
 _LETTERS = {
     Verdict.REGRESSION: "R",
     Verdict.IMPROVEMENT: "I",
@@ -58,6 +59,7 @@ _PAIR_WORDS = {
     "R": "more work",
     "I": "less work",
     "S": "the same work",
+    _PART: "a part alone",
     "U": "undecided",
     "X": "cannot be compared",
 }
@@ -65,7 +67,7 @@ _NUMBER = re.compile(r"(\d(?:[\d,.]*\d)?)")
 _ODD = re.compile(r"[^A-Za-z0-9.]+")
 _MOST_NAME = 60
 _BAR = 120.0
-_SAID = 3  # steps in a sentence, the newest
+_SAID = 3  # changes in a sentence, the largest
 _FORMAT = 3  # of the JSON beside the pages
 _STYLE, _SCRIPT = "site.css", "site.js"
 _SCRIPTED = ("grid", "pairs", "steps", "functions")  # pages that are sorted or filtered
@@ -77,7 +79,6 @@ def _function_table(function: FunctionHistory, kernels: Sequence[str]) -> dict[s
 
     kernels: the first, and those at which a figure is another than at the kernel before.
     rows: scenarios that have the same figures, and these; "" where it did not run.
-    fewer: a figure stands for the kernels up to the next column, too.
     """
     figures = [[_figure(cell) for cell in cells] for _, cells in function.rows]
     columns = list(zip(*figures, strict=True))
@@ -88,7 +89,6 @@ def _function_table(function: FunctionHistory, kernels: Sequence[str]) -> dict[s
     return {
         "kernels": tuple(kernels[at] for at in told),
         "rows": tuple((tuple(names), cells) for cells, names in alike.items()),
-        "fewer": len(told) < len(kernels),
     }
 
 
@@ -117,25 +117,22 @@ def _point_told(point: HistoryPoint) -> tuple[object, ...]:
         own.reasons if own.verdict is not Verdict.SAME else (),
     )
     value = None if point.value is None else number(point.value)
-    return value, judged, point.note, point.run_id
+    phases = tuple((phase, number(own)) for phase, own in point.phases)
+    return value, phases, judged, point.note, point.run_id
 
 
 def _history_row(own: Stretch) -> dict[str, Any]:
+    """Values and why are the first kernel's: on the others the same is said."""
     first, judged = own[0], own[0].comparison
-
-    def each(values: Iterable[float | None]) -> object:
-        found = [None if value is None else _rounded(value) for value in values]
-        return found[0] if len(set(found)) == 1 else found
-
     told = {
         "kernels": [point.kernel for point in own],
-        "values": each(point.value for point in own),
+        "values": None if first.value is None else _rounded(first.value),
+        "phases": {phase: _rounded(value) for phase, value in first.phases},
         **picked(first, ("note", "previous", "run_id")),
     }
     if judged is None:
         return told
-    spreads = (point.comparison.spread if point.comparison else None for point in own)
-    return told | picked(judged, ("verdict", "reasons", "differences")) | {"spread": each(spreads)}
+    return told | picked(judged, ("verdict", "reasons", "differences", "spread"))
 
 
 def _rounded(value: float) -> float:
@@ -160,7 +157,8 @@ def pair_table(
     "X", the pieces of text around their numbers.  scenarios: name, page, operation, and in
 
     * values: what is said and the number; of: which of them each kernel has, null for none
-    * answers: a letter, and for "U" and "X" the number of the reason with its own numbers
+    * answers: a letter; for "U" and "X", and where parts go another way, also the number of the
+      reason with its own numbers
     * runs: answers to a kernel and each newer one, as how many of which, ending at the newest
     * rows: which of `runs` is each older kernel's, to be read from its end
     * apart: of two kernels another run's values were compared: old, new, and these.
@@ -227,12 +225,20 @@ def _pair_scenario(
 
 
 def _answer(row: PairRow | None, reasons: dict[tuple[str, ...], int]) -> tuple[object, ...]:
-    """A letter; of one that is no answer also the reason's number, and the numbers in it."""
-    letter = _LETTERS[row.comparison.verdict] if row else _ABSENT
-    if row is None or letter not in "UX":
+    """A letter; of no answer, and of parts, also the reason's number, and the numbers in it."""
+    if row is None:
+        return (_ABSENT,)
+    judged = row.comparison
+    letter = _letter(judged)
+    why = "; ".join(judged.reasons) if letter in "UX" else judged.within
+    if not why:
         return (letter,)
-    pieces = _NUMBER.split(printable("; ".join(row.comparison.reasons)))
+    pieces = _NUMBER.split(printable(why))
     return letter, reasons.setdefault(tuple(pieces[::2]), len(reasons)), *pieces[1::2]
+
+
+def _letter(found: Comparison) -> str:
+    return _PART if found.verdict is Verdict.SAME and found.within else _LETTERS[found.verdict]
 
 
 def _pairs_begin(kernels: Sequence[str], pairs: Sequence[Pair]) -> Pair | None:
@@ -241,25 +247,9 @@ def _pairs_begin(kernels: Sequence[str], pairs: Sequence[Pair]) -> Pair | None:
     newest = sorted(pairs, key=lambda pair: (places[pair.old], places[pair.new]), reverse=True)
     for pair in newest:
         judged = any(row.comparison.verdict is not Verdict.INVALID for row in pair.rows)
-        if judged and not _crossing(pair):
+        if judged and not any(row.comparison.crossing for row in pair.rows):
             return pair
     return next(iter(newest), None)
-
-
-def _pairs_left_out(
-    chosen: Pair | None, kernels: Sequence[str], pairs: Sequence[Pair]
-) -> list[tuple[str, str]]:
-    """Kernels newer than those, for their compiler; with the two that stand between."""
-    if chosen is None or _crossing(chosen):
-        return []
-    between = {pair.new: _crossing(pair) for pair in pairs if pair.old == chosen.new}
-    newer = kernels[kernels.index(chosen.new) + 1 :]
-    return [(new, between[new]) for new in newer if between.get(new)]
-
-
-def _crossing(pair: Pair) -> str:
-    """How the kernels were built differently, as "gcc 14 -> gcc 16"; "": they were not."""
-    return next((row.comparison.crossing for row in pair.rows if row.comparison.crossing), "")
 
 
 def _pair_told(value: float) -> list[object]:
@@ -357,15 +347,14 @@ class _Site:
         ]
         verdicts = [step.explanation.comparison.verdict for step in lab.steps]
         worse, better = map(verdicts.count, (Verdict.REGRESSION, Verdict.IMPROVEMENT))
-        said = "No run of this lab has a count yet."
-        if lab.kernels:
-            said = f"{plural(len(lab.scenarios), 'scenario')} over"
-            said += f" {plural(len(lab.kernels), 'kernel')}: {plural(worse, 'step')} to more work,"
-            said += f" {better} to less."
-            said += f" The largest: {_said(lab.steps[0])}." if lab.steps else ""
-            if lab.crossed:
-                many = plural(len(lab.crossed), "change")
-                said += f" Undecided, since a compiler or options may be the cause: {many}."
+        said = (
+            f"{plural(len(lab.scenarios), 'scenario')} over {plural(len(lab.kernels), 'kernel')}:"
+            f" {plural(worse, 'step')} to more work, {better} to less."
+        )
+        said += f" The largest: {_said(lab.steps[0])}." if lab.steps else ""
+        if lab.crossed:
+            many = plural(len(lab.crossed), "change")
+            said += f" Undecided, since a compiler or options may be the cause: {many}."
         data = {"kernels": lab.kernels, "scenarios": rows}
         title, verdict = "Which path changed in which kernel", "REGRESSION" if worse else "SAME"
         return _page("index.html", "grid", title, data, said, verdict=verdict, grid=rows)
@@ -377,39 +366,38 @@ class _Site:
             point = points.get(kernel)
             href = text = verdict = ""
             if point is None:
-                text = "not run"
+                text = _ABSENT
             elif point.value is None:
                 text = point.note
             elif first:
                 first, text = False, number(point.value)
-            elif point.comparison:
-                phase, judged, href = self._told(history.name, point)
-                verdict = judged.verdict if judged else ""
-                text = phase + _short(judged.ratio, verdict) if judged else ""
+            elif told := self._told(history.name, point):
+                text = ", ".join(phase + _short(one.ratio, one.verdict) for phase, one, _ in told)
+                _, judged, href = told[0]
+                verdict = judged.verdict
             yield {"text": text, "href": href, "verdict": verdict}
 
-    def _told(self, name: str, point: HistoryPoint) -> tuple[str, Comparison | None, str]:
+    def _told(self, name: str, point: HistoryPoint) -> list[tuple[str, Comparison, str]]:
         """What is told of a kernel against the one before: of all phases together or, where that is
-        no step, of the phase with the largest; with the name of that phase, and the step's page.
+        no step, of each that has one, the largest first; with its name, and the step's page.
         """
+        if not point.comparison:
+            return []
         steps = self._steps.get((name, point.previous, point.kernel), {})
         if whole := steps.get("total"):
-            return "", point.comparison, _step(whole)
-        for phase, step in steps.items():
-            if (judged := step.explanation.comparison).verdict.is_step:
-                return f"{phase} ", judged, _step(step)
-        return "", point.comparison, ""
+            return [("", point.comparison, _step(whole))]
+        phases = [(f"{of} ", one.explanation.comparison, _step(one)) for of, one in steps.items()]
+        return phases or [("", point.comparison, "")]
 
     def _history(self, history: ScenarioHistory) -> _Page:
         longest = max((one.value or 0 for one in history.points), default=0) or 1
         rows = []
-        steps = []
+        changes = []
         for own in stretches(history):
             point = own[0]
-            phase, judged, href = self._told(history.name, point)
-            if href and judged and judged.verdict.is_step:
-                size = change(judged.ratio, "instructions")
-                steps.append(f"{phase}{size} from {point.previous} to {point.kernel}")
+            told = self._told(history.name, point)
+            ends = f"from {point.previous} to {point.kernel}"
+            changes += [(phase, judged, ends) for phase, judged, href in told if href]
             last = f" to {own[-1].kernel}" if len(own) > 1 else ""
             rows.append(
                 {
@@ -417,23 +405,20 @@ class _Site:
                     "names": f"{point.kernel}{last}",
                     "value": _figure(point.value),
                     "bar": round(_BAR * (point.value or 0) / longest),
-                    "phase": phase,
-                    "judged": judged,
-                    "href": f"../{href}" if href else "",
+                    "told": told,
                     "why": _why(own),
                 }
             )
-        over = f"{plural(len(steps), 'step')} over {plural(len(history.points), 'kernel')}"
-        said = f"{over}: {'; '.join(steps[-_SAID:])}." if steps else f"{over}."
-        # `values` and `spread` are one for all kernels of a row, or one for each.  Ratio and
-        # difference are those of the values; a reason of SAME is the first kernel's.
         data = {
             "name": history.name,
             "operation": history.operation,
             "points": [_history_row(one) for one in stretches(history)],
         }
         path = _scenario(history.name)
-        return _page(path, "history", history.name, data, said, history=history, rows=rows)
+        phases = [name for name, _ in max((one.phases for one in history.points), key=len)]
+        said = _said_changes(changes, len(history.points))
+        more = {"history": history, "rows": rows, "phases": phases, "figure": _figure}
+        return _page(path, "history", history.name, data, said, **more)
 
     def _all_pairs(self) -> _Page:
         kernels, pairs = self._lab.kernels, self._lab.pairs
@@ -441,9 +426,8 @@ class _Site:
         begin = _pairs_begin(kernels, pairs)
         known = {}
         for pair in pairs:
-            verdicts = [row.comparison.verdict for row in pair.rows]
-            steps = sum(verdict.is_step for verdict in verdicts)
-            left = sum(verdict in (Verdict.UNDECIDED, Verdict.INVALID) for verdict in verdicts)
+            letters = Counter(_letter(row.comparison) for row in pair.rows)
+            steps, left = (sum(letters[one] for one in of) for of in ("RIP", "UX"))
             open_too = f", {left} undecided" if left else ""
             known[pair.old, pair.new] = f"{steps} of {len(pair.rows)}{open_too}"
         return _page(
@@ -457,7 +441,6 @@ class _Site:
             # The part of an address that chooses two kernels, as the page's script reads it.
             anchor=lambda *two: "#" + "..".join(quote(printable(name), safe="") for name in two),
             begin=f"{kernels.index(begin.old)} {kernels.index(begin.new)}" if begin else "",
-            left=_pairs_left_out(begin, kernels, pairs),
         )
 
     def _all_steps(self) -> _Page:
@@ -473,22 +456,21 @@ class _Site:
         return _page("steps.html", "steps", "Steps", data, said, rows=rows)
 
     def _step(self, step: LabStep) -> _Page:
-        own = step.explanation
-        shown, others = _split_functions(own)
+        own = shortened(step.explanation, TOP)
         rows = [
             {
                 "name": row.function,
                 "href": f"../{_function(row.function)}" if row.function in self._functions else "",
                 **_sides(row, own.operations),
             }
-            for row in shown
+            for row in own.functions
         ]
-        if others:
-            name = plural(others.count, "other function")
-            rows.append({"name": name, "href": "", **_sides(others, own.operations)})
+        if own.rest and own.rest.count:
+            name = plural(own.rest.count, "other function")
+            rows.append({"name": name, "href": "", **_sides(own.rest, own.operations)})
         detail = self._details(step)
         beside = _step_context(own, detail)
-        data = _step_document(step, detail, beside["causes"])
+        data = _step_document(step, detail, beside)
         if found := detail.culprit:
             beside |= {"culprit": found, "bisected": f"../{_step(found.step)}"}
         return _page(
@@ -500,7 +482,7 @@ class _Site:
             verdict=own.comparison.verdict,
             step=step,
             rows=rows,
-            renamed=explain.renamed(shown),
+            renamed=explain.renamed(own.functions),
             asked=shlex.join(name.removeprefix("deb:") for name in step.kernels),
             measured=shlex.join([step.name.split(" ")[0], "--kernels", ",".join(step.kernels)]),
             **beside,
@@ -540,6 +522,25 @@ class _Site:
         return f'<?xml version="1.0" encoding="utf-8"?>\n{tostring(root, encoding="unicode")}\n'
 
 
+def _said_changes(changes: Sequence[tuple[str, Comparison, str]], kernels: int) -> str:
+    """Of a scenario: how many steps and undecided changes, and the largest of them.
+
+    changes: the phase or "", the comparison, between which kernels.
+    """
+    ordered = sorted(changes, key=lambda one: -one[1].factor)
+    steps = sum(judged.verdict.is_step for _, judged, _ in changes)
+    said = plural(steps, "step")
+    if left := len(changes) - steps:
+        said += f" and {plural(left, 'undecided change')}"
+    largest = [
+        f"{phase}{change(judged.ratio, 'instructions')} {ends}"
+        + ", undecided" * (not judged.verdict.is_step)
+        for phase, judged, ends in ordered[:_SAID]
+    ]
+    said += f" over {plural(kernels, 'kernel')}" + "; the largest" * (len(changes) > _SAID)
+    return f"{': '.join(filter(None, (said, '; '.join(largest))))}."
+
+
 def _said(step: LabStep, mark: str = ",") -> str:
     own = step.explanation
     size = change(own.comparison.ratio, "instructions")
@@ -570,13 +571,11 @@ def _figure(value: float | None) -> str:
     return "" if value is None else number(value)
 
 
-def _short(ratio: float | None, verdict: str) -> str:
+def _short(ratio: float | None, verdict: Verdict) -> str:
     """A cell: "23 % more", "2.22 times", nothing where nothing changed."""
-    if verdict == Verdict.SAME:
-        return ""
-    if verdict not in (Verdict.REGRESSION, Verdict.IMPROVEMENT) or ratio is None:
-        return verdict.lower()
-    return change(ratio, "").strip().replace("fewer", "less").replace(" the", "")
+    if ratio is None or not verdict.is_step:
+        return verdict.lower() * (verdict is not Verdict.SAME)
+    return change(ratio, "").strip().replace(" the", "")
 
 
 # Of an explanation, what its JSON tells besides functions; differences and shares, these tell.
@@ -591,7 +590,6 @@ _JUDGED = (
 _RELEASE = re.compile(r"v?(\d+\.\d+)(?![\d])")
 _BRANCHES = 24  # lines of the tree
 _OF_BRANCH = ("delta", "own", "calls", "path")
-_SMALL = 0.05  # percent of a difference, below which a function is one of the others
 _NARROWEST = 0.004  # share of a flame graph's width: a page is one of many
 
 
@@ -611,11 +609,6 @@ class StepDetail:
     work: WorkExplanation | None = None
     calls: CallExplanation | None = None
     culprit: BisectedCommit | None = None
-
-    @property
-    def difference(self) -> CallDifference | None:
-        """By call paths."""
-        return self.calls.difference if self.calls else None
 
 
 def culprit(
@@ -651,10 +644,10 @@ def _series(name: str) -> str | None:
 
 
 def _step_context(found: Explanation, detail: StepDetail) -> dict[str, Any]:
-    scale, difference = explain.Scale.of(found), detail.difference
+    scale, difference = explain.Scale.of(found), detail.calls.difference if detail.calls else None
     tree = explain.branches(difference.root, difference.causes) if difference else []
     return {
-        "sentences": sentences.difference_sentences(found, detail.difference, detail.work),
+        "sentences": sentences.difference_sentences(found, difference, detail.work)[1:],
         "kinds": [
             {
                 "kind": explain.kind_named(row)
@@ -679,17 +672,9 @@ def _step_context(found: Explanation, detail: StepDetail) -> dict[str, Any]:
     }
 
 
-def _split_functions(found: Explanation) -> tuple[list[FunctionDelta], Rest | None]:
-    shown = [row for row in found.functions if abs(row.share or 0) >= _SMALL]
-    small = [row for row in found.functions if abs(row.share or 0) < _SMALL]
-    return shown, rest(small, found.delta or 0) if small else None
-
-
-def _step_document(step: LabStep, detail: StepDetail, causes: object) -> dict[str, Any]:
+def _step_document(step: LabStep, detail: StepDetail, beside: Mapping[str, Any]) -> dict[str, Any]:
     """As JSON.  Of functions, old and new are instructions per window; null: it did not run."""
-    own = step.explanation
-    rows, rest = _split_functions(own)
-    names = {row.function for row in rows}
+    own = shortened(step.explanation, TOP)
     return {
         **picked(step, ("name", "run_id", "kernels", "point", "created", "phases")),
         "alone": step.alone or None,
@@ -697,13 +682,14 @@ def _step_document(step: LabStep, detail: StepDetail, causes: object) -> dict[st
         "comparison": picked(own.comparison, _JUDGED),
         "strings": own.strings and picked(own.strings, ("old", "new")),
         "functions": [
-            picked(row, ("function", "was", "old", "new", "calls_old", "calls_new")) for row in rows
+            picked(row, ("function", "was", "old", "new", "calls_old", "calls_new"))
+            for row in own.functions
         ],
-        "others": rest and picked(rest, ("count", "old", "new")),
-        "folded": [one for one in own.folded if one[0] in names],
-        "sentences": sentences.difference_sentences(own, detail.difference, detail.work),
+        "others": own.rest and picked(own.rest, ("count", "old", "new")),
+        "folded": own.folded,
+        "sentences": beside["sentences"],
         "kinds": _kinds(detail),
-        "causes": causes,
+        "causes": beside["causes"],
         "culprit": detail.culprit and [detail.culprit.label, detail.culprit.title],
     }
 

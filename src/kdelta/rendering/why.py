@@ -107,12 +107,8 @@ def _ends(found: Claim, ladder: Ladder[Any]) -> tuple[str, str]:
     judged = explain(found.exact, old.label, new.label, scenario=ladder.reference).comparison
     was, now = first.per_operation, last.per_operation
     percent = found.report.step_percent
-    steps = [
-        f"{rung.label} {counts.times(rung.comparison.ratio, percent)}"
-        for rung, _ in counted
-        if rung.comparison and rung.comparison.verdict.is_step and rung.comparison.ratio
-    ]
-    within = f", within {percent:g} %" * (judged.verdict is Verdict.SAME)
+    steps = [told for rung, _ in counted if (told := _told_step(rung, percent))]
+    within = f", within {percent:g} %" * (judged.verdict is Verdict.SAME) + judged.hidden
     head = (
         f"{_ANSWERS[judged.verdict]} {new.label} executes {number(now)} instructions per"
         f" {last.operation}, {old.label} {number(was)}: {counts.times(now / was, percent)}{within}."
@@ -120,6 +116,15 @@ def _ends(found: Claim, ladder: Ladder[Any]) -> tuple[str, str]:
     decided = f"Decided steps: {', '.join(steps)}." if steps else ""
     open_ = f"Why: {'; '.join(judged.reasons)}." if judged.verdict in _OPEN else ""
     return " ".join(filter(None, (head, decided, open_))), judged.crossing if open_ else ""
+
+
+def _told_step(rung: Rung[Any], percent: float) -> str:
+    """A kernel with its step, and with those of its phases that go another way; "" without."""
+    judged = rung.comparison
+    if judged is None or not (judged.verdict.is_step or judged.within) or judged.verdict in _OPEN:
+        return ""
+    size = f" {counts.times(judged.ratio, percent)}" if judged.verdict.is_step else ""
+    return f"{rung.label}{size}" + f" ({judged.within})" * bool(judged.within)
 
 
 def _step(
@@ -138,6 +143,7 @@ def _no_step(found: Claim, ladder: Ladder[Any]) -> str:
         return f"Nothing can be said of {ladder.name}: no two kernels have a count."
     ends = f"{ladder.rungs[0].label} to {ladder.rungs[-1].label}"
     alike = f"no step of more than {found.report.step_percent:g} % from {ends}"
+    alike += "".join(rung.comparison.hidden for rung in ladder.rungs if rung.comparison)
     return f"No: {ladder.name} has {alike} ({sentences.TRUST[ladder.grade]})."
 
 
