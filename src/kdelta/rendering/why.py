@@ -138,7 +138,7 @@ def _no_step(found: Claim, ladder: Ladder[Any]) -> str:
         return f"Nothing can be said of {ladder.name}: no two kernels have a count."
     ends = f"{ladder.rungs[0].label} to {ladder.rungs[-1].label}"
     alike = f"no step of more than {found.report.step_percent:g} % from {ends}"
-    return f"No: {ladder.name} has {alike} ({sentences.TRUST[ladder.grade]})."
+    return f"No: {ladder.name} has {alike} ({sentences.trust(ladder)})."
 
 
 def _undecided(
