@@ -476,6 +476,12 @@ def test_an_interrupted_check_says_what_is_kept_and_is_resumed(
     assert [*runs.iterdir()] == [folder]
     ended = CliRunner().invoke(cli, ["resume", "--runs", str(runs)])
     assert f"nothing to resume: every run in {runs} has ended" in " ".join(ended.output.split())
+    short = f"--against {folder.name}/page.json"
+    for against in (f"--against {folder}/page.json", short):
+        monkeypatch.setattr("sys.argv", ["kdelta", *words, *against.split()])
+        said = CliRunner().invoke(cli, [*words, *against.split()]).stdout
+        assert short in " ".join(said.replace("\\", "").split())
+    assert "\n  gcc -O2 -static mprotect.c -o mprotect\n" in said
 
 
 def test_all_that_needs_no_source_is_said_before_one_is_fetched(

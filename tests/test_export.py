@@ -157,7 +157,8 @@ def test_an_exported_file_is_a_workload_again(tmp_path: Path) -> None:
 def test_a_file_with_marks_is_exported_with_the_header(tmp_path: Path) -> None:
     text = exported(declared(tmp_path, "loop.c", MARKED), load(f"{tmp_path}/loop.c").scenario("x"))
     assert program_of(text) == MARKED.replace('#include "kdelta.h"\n', header())
-    assert " * Run:      ./x x\n" in text
+    assert " * Run:      ./loop-x x\n" in text
+    assert "It prints" not in text.partition("*/")[0]
     again = declared(tmp_path, "it.c", text)
     assert not again.scenario("x").speaks
     process.run([*BUILD, "it.c", "-o", "it"], timeout=120, cwd=tmp_path)
@@ -172,10 +173,18 @@ def test_export_writes_the_file_or_says_why_not(tmp_path: Path) -> None:
         ("mprotect:single_protect", text_of(load("mprotect").scenario("single_protect"))),
         ("mprotect", exported(load("mprotect"))),
         ("kdelta.h", header()),
+        ("control", exported(load("control"))),
     ):
         written = CliRunner().invoke(export_command, [reference, "-o", str(target)])
         assert (written.exit_code, target.read_text()) == (0, source)
         assert CliRunner().invoke(export_command, [reference]).output == source
+    own = tmp_path / "own.c"
+    own.write_text(MARKED)
+    for reference, path in ((f"{own}:main", own), ("kdelta.h", own), (f"{target}:x", target)):
+        kept = path.read_text()
+        refused = CliRunner().invoke(export_command, [reference, "-o", str(path)])
+        assert isinstance(refused.exception, SpecError)
+        assert path.read_text() == kept
     failed = CliRunner().invoke(export_command, ["mprotect", "-o", str(tmp_path / "no" / "out.c")])
     assert isinstance(failed.exception, SpecError)
     assert "No such file or directory; choose another file" in failed.exception.sentence()

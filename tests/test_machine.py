@@ -104,6 +104,9 @@ def test_every_architecture_has_the_default_preset() -> None:
     for target in arch.ARCHES:
         assert cpu.preset(SETTINGS.cpu_model, target), target
     assert cpu.preset("zen3", "arm64") is None
+    told = [cpu.told("everyday", target) for target in ("amd64", "arm64")]
+    assert told == ["everyday (QEMU's qemu64-v1, 41 features set)", "everyday (QEMU's neoverse-n1)"]
+    assert cpu.told("qemu64,+avx2", "amd64") == "qemu64,+avx2"
 
 
 def test_endless_mitigations_are_refused() -> None:

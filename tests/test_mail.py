@@ -26,6 +26,7 @@ from kdelta.cli.main import cli
 from kdelta.cli.report import report
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
+from kdelta.kernels import debian
 from kdelta.metric import Grade
 from kdelta.rendering import check
 from kdelta.rendering.mail import Letter, written
@@ -77,7 +78,10 @@ def test_a_ladder_as_a_mail() -> None:
     assert "3 wanted facts; each holds, and is the same on every" in flat
     assert "prot_commit_flush_ptes" in text.partition("Mechanism")[2].partition("not claimed")[0]
     assert "kdelta workload export mprotect:" in flat
-    perf_stat = "perf stat -e instructions:k \\ ./shared_dirty_full_toggle_64m --iterations 100"
+    perf_stat = "perf stat -e instructions \\ ./shared_dirty_full_toggle_64m --iterations 100"
+    assert "divided by 100 and by 16,384, is the count per page, with interrupts." in flat
+    assert "user + kernel instructions per page; fewer is better" in flat
+    assert "change_pte_range()" not in flat, "no path of the workload"
     assert "(attached: shared_dirty_full_toggle_64m.c) kdelta" in flat
     assert perf_stat in flat
     assert "7.2.1, the newest here, has it still: 788.0 per page." in flat
@@ -149,9 +153,26 @@ def test_kernels_of_one_series_are_told_by_their_names_and_a_program_by_its_comm
     assert text.startswith(
         "Subject: [RFC] mprotect: 92 % more instructions from 6.16.12 to 6.17.13"
     )
-    assert "Reproducer\n  perf stat -e instructions:k ls /usr/bin\n" in text
+    assert "Reproducer\n  perf stat -e instructions ls /usr/bin\n" in text
     assert "\\\n      -- ls /usr/bin\n" in text
     assert ".c" not in text.partition("Reproducer")[2].partition("regzbot")[0]
+
+
+def test_what_hardly_repeats_is_told_as_on_the_page_of_the_run() -> None:
+    """And what stands against the counts, but no advice to who made the program."""
+    record = ladder_records.ladder()
+    base = ladder_records.Trial(per_page=769.8)
+    wild = [
+        replace(one, result=ladder_records.result(dataclasses.replace(base, windows=range(9))))
+        if one.arm == 1
+        else one
+        for one in record.trials
+    ]
+    flat = " ".join(written(claim(replace(record, trials=tuple(wild))), LETTER).split())
+    assert "(counted (~: a median, since counts hardly repeat) under emulation; how" in flat
+    assert "Only 11 % of the windows" in flat
+    assert "warning: protect: counts hardly repeat, so the median window is shown (~)" in flat
+    assert "--probe calls" not in flat
 
 
 def test_a_mail_calls_commits_by_their_subjects() -> None:
@@ -295,7 +316,9 @@ def test_what_is_no_kernel_tree_or_lacks_the_function(tree: Path, tmp_path: Path
 # ---- the command ---------------------------------------------------------------------------
 
 
-def test_the_command_writes_a_mail_and_never_sends(tmp_path: Path) -> None:
+def test_the_command_writes_a_mail_and_never_sends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = kept(ladder_records.ladder(), tmp_path / "run")
     run = click.testing.CliRunner().invoke
     mail = tmp_path / "mail.txt"
@@ -303,10 +326,15 @@ def test_the_command_writes_a_mail_and_never_sends(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert mail.read_text().startswith("Subject: [RFC] mprotect: 92 % more instructions")
     assert run(report, [str(folder)]).exit_code == 2
-    assert "the newest kernel here is 7.2.1; the archive's: `kdelta kernels list`" in done.stderr
-    assert "--rounds 2" not in done.stderr
+    assert done.stderr.startswith("Ready, but for recipients: add --tree ~/linux; its attachment:")
     once = kept(replace(ladder_records.ladder(1), run_id="once"), tmp_path / "once")
-    assert "one trial of a kernel is no repetition" in run(report, [str(once), "--mail"]).stderr
+    newest = SimpleNamespace(is_candidate=False, series="7.3")
+    monkeypatch.setattr(debian, "offers", lambda *_: (newest, SimpleNamespace(is_candidate=True)))
+    said = " ".join(run(report, [str(once), "--mail"]).stderr.split())
+    assert said.startswith("Not ready: one trial of a kernel is no repetition; 7.3 is not counted")
+    assert "--rounds 2 \\ --kernels 'deb:6.16.12-1~bpo13+1,deb:6.17.13-1~bpo13+1,7.3'`" in said
+    newest.series = "7.2"
+    assert "is not counted" not in run(report, [str(folder), "--mail"]).stderr
 
 
 def test_a_file_of_ones_own_goes_with_the_mail_and_its_folder_does_not(tmp_path: Path) -> None:
@@ -316,7 +344,10 @@ def test_a_file_of_ones_own_goes_with_the_mail_and_its_folder_does_not(tmp_path:
     done = click.testing.CliRunner().invoke(report, [str(folder), "--mail"])
     assert done.output.startswith("Subject: [RFC] ./own.c: 92 % more instructions")
     assert "/srv/own" not in done.output
-    assert "(attached: own.c)\n  kdelta workload export ./own.c:" in done.output
+    name = f"own-{own[0].scenario}"
+    assert f"(attached: {name}.c)\n  kdelta workload export ./own.c:" in done.output
+    assert f"-o {name}.c" in done.output
+    assert "State of the pages\n  ./own.c:" in done.output
 
 
 # `kdelta ask`: the robot's table and fields are read, no sentence is, and what lacks is asked

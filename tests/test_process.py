@@ -97,7 +97,9 @@ def test_a_command_that_is_stopped_is_told_while_it_is_waited_for(
     with pytest.raises(InfraError, match="sh did not end within 3 s: it was stopped"):
         process.run(["sh", "-c", "kill -STOP $$"], timeout=3)
     (told,) = caplog.messages
-    assert re.fullmatch(r"waiting for sh, \d s so far; it is stopped: kill -CONT \d+ lets it go on", told)
+    assert re.fullmatch(
+        r"waiting for sh, \d s so far; it is stopped: kill -CONT \d+ lets it go on", told
+    )
 
 
 def test_a_quick_command_that_only_sleeps_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:

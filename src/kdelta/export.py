@@ -14,11 +14,15 @@ from pathlib import Path
 
 from kdelta import data
 from kdelta.machine.axes import words
-from kdelta.workload import Scenario, Workload, names, parse_reference, text_of
+from kdelta.workload import Scenario, Workload, is_file, names, parse_reference, speaks, text_of
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"\n]+)"[^\n]*\n', re.MULTILINE)
 _SPDX = re.compile(r"// SPDX-License-Identifier: ([^\n]+)\n")
 _MADE = re.compile(r"^ \* Made by:  kdelta workload export (([a-z0-9_]+):\S+)$", re.MULTILINE)
+_WRITTEN = re.compile(
+    r"\A(?:/[^\n]*\n)?/\*\n"
+    r"(?: \* kdelta\.h - |(?: \*[^\n]*\n)+? \* Made by:  kdelta workload export )"
+)
 _COLUMNS = 74
 
 
@@ -42,6 +46,17 @@ def exported(
     inlined = _with_headers(body, (workload.program.parent, own), set())
     chosen = f'#define KD_SCENARIO "{scenario.name}"\n' if scenario and scenario.speaks else ""
     return f"{top}/*\n{comment}\n */\n{chosen}{inlined}"
+
+
+def file_name(workload: str, scenario: str) -> str:
+    """What the C file of a scenario is called: never as the user's own that it is made of."""
+    own = f"{Path(workload).stem}-" if is_file(workload) else ""
+    return f"{own}{scenario}.c"
+
+
+def is_written(path: Path) -> bool:
+    """True for a file that an export wrote, as its head says: another may replace it."""
+    return _WRITTEN.match(text_of(path)) is not None
 
 
 def is_export(program: Path) -> bool:
@@ -68,8 +83,9 @@ def _with_headers(text: str, folders: tuple[Path, Path], done: set[Path]) -> str
 
 
 def _head(workload: Workload, scenario: Scenario | None, licence: str) -> Iterator[str]:
-    name = scenario.name if scenario else workload.name
-    yield f"{name}.c - {scenario.summary if scenario else workload.title}"
+    file = file_name(scenario.workload, scenario.name) if scenario else f"{workload.name}.c"
+    name = file.removesuffix(".c")
+    yield f"{file} - {scenario.summary if scenario else workload.title}"
     yield ""
     if not workload.declared:
         yield from textwrap.wrap(workload.description, _COLUMNS, break_on_hyphens=False)
@@ -80,7 +96,7 @@ def _head(workload: Workload, scenario: Scenario | None, licence: str) -> Iterat
         yield from _row("Robots", ", ".join(scenario.robots))
     if needs := (*scenario.features, *words(scenario.needs)) if scenario else ():
         yield from _row("Needs", ", ".join(needs))
-    yield f"Build:    gcc -O2 -static {name}.c -o {name}"
+    yield f"Build:    gcc -O2 -static {file} -o {name}"
     yield f"Run:      ./{name}{_argument(workload, scenario)}"
     if licence:
         yield from _row("Licence", licence)
@@ -88,10 +104,13 @@ def _head(workload: Workload, scenario: Scenario | None, licence: str) -> Iterat
     place = workload.name if ours else f"./{workload.program.name}"
     yield f"Made by:  kdelta workload export {place}{f':{scenario.name}' if scenario else ''}"
     yield ""
+    printed = (
+        "  It prints the page state before and after, and the time of each phase.  As root, or part"
+        " of the page state stays unknown."
+    )
     yield from textwrap.wrap(
-        "This is the program that kdelta counts, its headers in place of their #includes.  It "
-        "prints the page state before and after, and the time of each phase.  As root, or part of "
-        "the page state stays unknown.",
+        "This is the program that kdelta counts, its headers in place of their #includes."
+        f"{printed * speaks(workload.program)}",
         _COLUMNS,
     )
 

@@ -109,7 +109,7 @@ def claim(record: RunRecord, beside: RunRecord | None = None, *, scenario: str =
     exact = beside or (record if record.instrument.traits.repeats else None)
     support, missing = _support(headline, beside)
     counted = support if beside else headline
-    told = {ladder.name for ladder in found.ladders}
+    told = {(each.workload, each.scenario, each.point) for each in found.ladders}
     return Claim(
         exact=exact,
         report=found,
@@ -124,7 +124,11 @@ def claim(record: RunRecord, beside: RunRecord | None = None, *, scenario: str =
         )
         if exact and counted
         else None,
-        audits=tuple(one for one in audited(record).scenarios if one.reference in told),
+        audits=tuple(
+            one
+            for one in audited(record).scenarios
+            if (one.workload, one.scenario, one.point) in told
+        ),
         missing=missing,
     )
 

@@ -785,4 +785,5 @@ def _program(found: CheckedSeries, paths: Sequence[PathRow]) -> str:
     place, _, scenario = name.rpartition(":")
     if workload.is_file(place):
         return f"{place} is its C file"
-    return f"kdelta workload export {place} -o {place}.c    # then: ./{place} {scenario}"
+    build = f"gcc -O2 -static {place}.c -o {place}"
+    return f"kdelta workload export {place} -o {place}.c && {build} && ./{place} {scenario}"

@@ -18,7 +18,7 @@ from kdelta.cli import options
 from kdelta.cli.printing import output_path, print_found, print_lines, reporting, say, write_output
 from kdelta.cli.run import answer, check_scenarios, qemu_of, start
 from kdelta.errors import SpecError, StoreError
-from kdelta.export import exported
+from kdelta.export import exported, file_name
 from kdelta.guests import qemu
 from kdelta.journal import artifacts
 from kdelta.journal import bundle as packing
@@ -97,7 +97,7 @@ def make(run: str, runs: Path, output: Path | None) -> None:
     own = loadable(trial.workload for trial in record.trials)
     wanted = sorted({(trial.workload, trial.scenario) for trial in record.trials})
     programs = {
-        f"{load.name}/{scenario}.c": exported(load, load.scenario(scenario))
+        f"{load.name}/{file_name(name, scenario)}": exported(load, load.scenario(scenario))
         for name, scenario in wanted
         if (load := own.get(name))
     }

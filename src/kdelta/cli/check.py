@@ -160,7 +160,7 @@ def check(
         parse(words)  # a mistake in an option is reported before a source is fetched
     scenarios, uncelled = _scenarios(only, also, pages, field=field, probe=probe)
     _look_at(scenarios, probe)
-    before = read(against, probe) if against else None
+    before = _before(against, given["runs"], probe)
     arches = [n for n in dict.fromkeys(options.words(arch)) if architectures.of(n).debian != HOME]
     asked, alone = _base(given.pop("base"), given["config"])
     whole = bool(asked.path) or not alone
@@ -186,9 +186,14 @@ def check(
             source=source, series=found, scenarios=counted, caged=caged, folder=folder, probe=probe,
             command=command, whole=whole, own=own, ahead=ahead, **given,
         )  # fmt: skip
-        page = checking.page(arches, claimed, before, str(against or ""), progress)
+        page = checking.page(arches, claimed, before, _elsewhere(str(against or "")), progress)
     click.echo(_FORMS[form](page), nl=False)
     click.get_current_context().exit(_STATUS[page.decision])
+
+
+def _before(page: Path | None, runs: Path, probe: str | None) -> CheckPage | None:
+    """The page of --against: a file, or below --runs, as "Again:" names one of elsewhere."""
+    return read(page if page.exists() else runs / page, probe) if page else None
 
 
 def _ahead(
@@ -253,8 +258,13 @@ def _kept(runs: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _elsewhere(word: str) -> str:
-    """A word of the command as others read it: without folders of this machine."""
-    return Path(word).name if word.startswith("/") else word
+    """A word of the command as others read it: without folders of this machine.
+
+    All pages are called alike, so one keeps the folder of its check, which --runs has.
+    """
+    path = Path(word)
+    kept = 2 if path.name == _PAGE else 1
+    return str(Path(*path.parts[-kept:])) if word.startswith("/") else word
 
 
 @click.command()

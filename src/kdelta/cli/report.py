@@ -10,13 +10,14 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
 from kdelta import programs
 from kdelta.analysis import lab
 from kdelta.analysis.calls import explained
-from kdelta.analysis.claims import claim
+from kdelta.analysis.claims import Claim, claim
 from kdelta.bisect.journal import every as bisections
 from kdelta.cli import options
 from kdelta.cli.printing import output_path, say, write_output
@@ -25,8 +26,11 @@ from kdelta.codegen.table import Recorded
 from kdelta.errors import KdeltaError, SpecError
 from kdelta.files import is_full
 from kdelta.journal.run import RUNS, RunJournal, RunRecord
+from kdelta.kernels import debian, reference
+from kdelta.ladder.ladders import Ladder
 from kdelta.printable import quoted
 from kdelta.rendering import mail as mails
+from kdelta.rendering import sentences
 from kdelta.rendering import site as pages
 from kdelta.source import maintainers
 from kdelta.workload import file_of, loadable
@@ -79,7 +83,8 @@ def report(
     record = one_record(runs, run)
     (carried,), sent = lab.without_folders([record])
     found = claim(carried, other, scenario=scenario)
-    workloads = loadable(ladder.workload for ladder in found.report.ladders)
+    known = loadable(trial.workload for trial in record.trials)
+    workloads = {sent.get(name, name): one for name, one in known.items()}
     head = found.headline.ladder if found.headline else found.report.ladders[0]
     program = next((programs.asked(file_of(one)) for one in sent if sent[one] == head.workload), "")
     letter = mails.Letter(workloads=workloads, program=program)
@@ -93,18 +98,42 @@ def report(
     if introduced and not (_COMMIT.fullmatch(introduced) and introduced.isprintable()):
         action = 'write ID12 ("subject"), or name a --tree that has it'
         raise SpecError("is no commit with its subject", place="--introduced", action=action)
-    text = mails.written(found, replace(letter, introduced=introduced))
+    letter = replace(letter, introduced=introduced)
+    text = mails.written(found, letter)
     write_output(text, output)
-    if not tree:
-        say("for recipients and the subsystem in the subject, add: --tree ~/linux", err=True)
-    newest = head.rungs[-1]
-    if len(newest.trials) == 1:
-        say("one trial of a kernel is no repetition; for two, run again with: --rounds 2", err=True)
-    count = f"`kdelta run {head.reference} --kernels {head.rungs[0].label},NEWEST`"
-    listed = "the archive's: `kdelta kernels list`"
-    say(f"the newest kernel here is {newest.label}; {listed}; to count it: {count}", err=True)
-    if head.workload in workloads and not program:
-        say(f"attach {mails.attached(head)}: the mail has the command", err=True)
+    say(_readiness(found, letter), err=True)
+
+
+def _readiness(found: Claim, letter: mails.Letter) -> str:
+    """Whether a mail can be sent, and what gives it what it lacks."""
+    head = found.headline
+    ladder = head.ladder if head else found.report.ladders[0]
+    to_do = [] if letter.to else ["recipients: add --tree ~/linux"]
+    if not letter.program:
+        to_do.append(f"its attachment: `{' '.join(mails.exporting(ladder))}`")
+    newest = _not_counted(ladder) if head and not found.timed else ""
+    single = any(len(rung.trials) == 1 for rung in (head.rungs if head else ladder.rungs))
+    lacks = ["one trial of a kernel is no repetition"] * single
+    lacks += [f"{newest} is not counted"] * bool(newest)
+    if lacks and head:
+        rounds = ["--rounds 2"] * single
+        first, *words = mails.again(found, head, letter, *filter(None, [newest]))
+        lacks[-1] += f": `{' '.join([first, *rounds, *words])}`"
+    if lacks:
+        return f"Not ready: {'; '.join([*lacks, *to_do])}"
+    return f"Ready, but for {'; '.join(to_do)}" if to_do else "Ready"
+
+
+def _not_counted(ladder: Ladder[Any]) -> str:
+    """The newest series of the archive, as its index is here, if no kernel of a ladder is of it."""
+    kernel = ladder.rungs[-1].kernel
+    if not kernel.version:
+        return ""
+    flavour = reference.flavour_of(kernel.flavour, kernel.arch)
+    offered = debian.offers(reference.opened(kernel.arch), flavour)
+    newest = next((one.series for one in reversed(offered) if not one.is_candidate), "")
+    counted = {sentences.series(rung) for rung in ladder.rungs}
+    return "" if f"v{newest}" in counted else newest
 
 
 _MARK = "kdelta-site.json"

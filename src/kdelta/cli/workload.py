@@ -15,7 +15,7 @@ from kdelta import data
 from kdelta.cli import options
 from kdelta.cli.printing import print_json, print_table, say, write_output
 from kdelta.errors import SpecError
-from kdelta.export import exported
+from kdelta.export import exported, is_written
 from kdelta.machine.axes import words
 from kdelta.rendering.formats import picked
 from kdelta.workload import BATCHES, Scenario, Workload, is_file, load, names
@@ -105,10 +105,15 @@ def export_command(*, reference: str, output: Path) -> None:
     header alone, which has the marks.
     """
     if reference == HEADER:
-        source = (data.directory("guest") / HEADER).read_text()
+        program = data.directory("guest") / HEADER
+        source = program.read_text()
     else:
         own, scenario = _found(reference)
+        program = own.program
         source = exported(own, own.scenario(scenario) if scenario else None)
+    if output.is_file() and (output.samefile(program) or not is_written(output)):
+        cause = "is there, and is the program or a file that no export wrote"
+        raise SpecError(cause, place=str(output), action="name another file")
     write_output(source, output)
 
 

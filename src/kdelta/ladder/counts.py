@@ -20,6 +20,7 @@ from kdelta.ladder.evidence import (
     refuse_traced,
 )
 from kdelta.ladder.same_code import weighed_by_data
+from kdelta.machine import cpu
 from kdelta.metric import Grade, plural
 from kdelta.sample import (
     TOTAL,
@@ -269,7 +270,7 @@ class CountMethod(Method[Measure]):
         )
         environments = {(e.machine, e.cpu_model) for r in results if (e := r.environment)}
         for machine, model in sorted(environments):
-            kind = f"{machine}, CPU model {model}"
+            kind = f"{machine}, CPU model {cpu.told(model, record.arms[0].kernel.arch)}"
             yield f"One kind of machine: {kind}, and the paths that it selects."
         flavours = {(arm.kernel.arch, arm.kernel.flavour) for arm in record.arms}
         named = ", ".join(sorted(f"{flavour} ({arch})" for arch, flavour in flavours))
@@ -473,7 +474,7 @@ def _window_warnings(phase: str, measured: Sequence[tuple[str, Measure]]) -> lis
     ]:
         found.append(
             f"{phase}: windows have two lengths, {', '.join(two)}: only some of them do a part of"
-            " the work; mark that part as a phase of its own, or let a window hold both"
+            " the work"
         )
     if all(m.program and m.windows == 1 for _, m in measured):
         first = "holds what is done only the first time; a loop around the marks has others"

@@ -106,6 +106,16 @@ def strict(name: str, arch: str) -> str:
     return f"{words},enforce=on" if arch == "amd64" else words
 
 
+def told(name: str, arch: str) -> str:
+    """A CPU for who does not know the name of a preset: the model of QEMU that it is made of."""
+    known = preset(name, arch)
+    if known is None:
+        return name
+    model, _, features = known.qemu.partition(",enforce=on")
+    switched = f", {features.count('=')} features set" if features else ""
+    return f"{name} (QEMU's {model}{switched})"
+
+
 def names(arch: str) -> tuple[str, ...]:
     """The presets of an architecture."""
     return tuple(one.name for one in _PRESETS if one.arch == arch)

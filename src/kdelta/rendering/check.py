@@ -218,7 +218,7 @@ def _parts(page: CheckPage, paths: int) -> Iterator[Sequence[str]]:
     yield _listed("Declared claims, judged by counts:", claims, _CLAIMS, "- ")
     yield _changed_since(page) if page.against else []
     yield ["", "Again:", *columns.shell_lines(WIDTH, *map(shlex.quote, shlex.split(page.command)))]
-    parts = page.program.split("    ") if page.program else []  # the command, and what then
+    parts = page.program.split(" && ") if page.program else []  # a command each
     yield [line for part in parts for line in _wrapped(part, "  ")]
 
 

@@ -10,13 +10,15 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from kdelta.analysis.audit import FactCheck
-from kdelta.analysis.claims import Claim, Tag
+from kdelta.analysis.claims import Claim, Headline, Tag
 from kdelta.analysis.explanation import Presence
 from kdelta.errors import SpecError
+from kdelta.export import file_name
+from kdelta.ladder.counts import LOW_SHARE
+from kdelta.ladder.evidence import ITERATION
 from kdelta.ladder.ladders import Ladder, Rung
 from kdelta.machine.axes import MachineSettings
 from kdelta.metric import number, plural
@@ -26,6 +28,7 @@ from kdelta.rendering import sentences
 from kdelta.rendering.explain import more, option_sentences, renamed
 from kdelta.rendering.sentences import TRUST, change, effort
 from kdelta.rendering.times import counted, level, scale
+from kdelta.table import counts
 from kdelta.table.columns import (
     ABSENT,
     Column,
@@ -39,7 +42,7 @@ from kdelta.table.columns import (
     table_lines,
 )
 from kdelta.table.counts import times
-from kdelta.table.ladders import failures_told
+from kdelta.table.ladders import caveats, failures_told
 from kdelta.verdict.comparison import Verdict
 from kdelta.workload import Workload, is_file
 
@@ -50,7 +53,7 @@ _SMALL = 0.005  # share of the difference below which a function is one of the o
 _NAME = 32
 OTHERS = 5  # scenarios beside that of the headline: a mail is of one finding
 _PRESENCE = {Presence.NEW: " (new)", Presence.VANISHED: " (gone)", Presence.BOTH: ""}
-_PERF = "perf stat -e instructions:k"
+_PERF = "perf stat -e instructions"
 
 
 def _mailed_ladders(found: Claim) -> list[Ladder[Any]]:
@@ -268,7 +271,8 @@ def _subject(found: Claim, letter: Letter) -> str:
         ladder = found.headline.ladder
         workload = letter.workloads.get(ladder.workload)
         own = ladder.scenario if workload and sentences.is_set(workload) else ladder.workload
-        place = re.sub(r"\.[chS]$", "", letter.file) or own
+        call = re.match(r"(\w+)\(", sentences.subject(ladder, "", letter.workloads))
+        place = re.sub(r"\.[chS]$", "", letter.file) or (call[1] if call else own)
         said = f"{what} from {old} to {new}"
     tag = f"{found.tag} " if found.tag else ""
     return short(printable(f"{tag}{place}: {said}"), COLUMNS)
@@ -294,7 +298,7 @@ def _first(found: Claim, letter: Letter) -> Iterator[str]:
         yield from wrapped(
             f"{_unchanged(found).capitalize()}: nothing differs by more than"
             f" {found.report.step_percent:g} % where a comparison was possible"
-            f" {'; '.join((f'({TRUST[found.report.ladders[0].grade]})', *_left_open(found)))}."
+            f" {'; '.join((f'({sentences.trust(ladder)})', *_left_open(found)))}."
         )
         return
     most = "" if found.timed else sentences.by_function(found)
@@ -352,11 +356,11 @@ def _window(found: Claim, letter: Letter) -> Iterator[str]:
         workload = letter.workloads.get(ladder.workload)
         scenario = sentences.scenario_of(ladder, letter.workloads)
         if workload is None or scenario is None:
-            yield from wrapped(f"{name}: phases {', '.join(ladder.phases)}.", "  ")
+            phases = f"phase{'s' * (len(ladder.phases) > 1)} {' and '.join(ladder.phases)}"
+            yield from wrapped(f"{name}: what runs between its marks, {phases}.", "  ")
             continue
         what = {phase.name: phase.what for phase in workload.phases}
-        path = "" if sentences.is_set(workload) else f"; {workload.path}"
-        yield from wrapped(f"{name}: {scenario.summary}{path}", "  ")
+        yield from wrapped(f"{name}: {scenario.summary}", "  ")
         for window in scenario.windows:
             times = f"{window.operations:,} x {window.operation}"
             yield from wrapped(f"{window.name}: {what[window.name]} ({times})", "    ")
@@ -394,7 +398,7 @@ def _tables(found: Claim) -> Iterator[Iterable[str]]:
 
 
 def _table(found: Claim, ladder: Ladder[Any]) -> Iterator[str]:
-    divisor, unit = scale([ladder]) if found.timed else (1.0, "instructions")
+    divisor, unit = scale([ladder]) if found.timed else (1.0, "user + kernel instructions")
     point = f", {ladder.point}" if ladder.point else ""
     per = f"{unit} per {ladder.operation or 'operation'}"
     better = "less is better" if found.timed else "fewer is better"
@@ -402,10 +406,7 @@ def _table(found: Claim, ladder: Ladder[Any]) -> Iterator[str]:
     yield ""
     beside = f"against {ladder.baseline}" if ladder.baseline else "against the one above"
     kernels = shortened([rung.label for rung in ladder.rungs], 22)
-    values = [
-        sentences.claimed_value(rung.total.per_operation / divisor, found) if rung.total else ABSENT
-        for rung in ladder.rungs
-    ]
+    values = [sentences.claimed_value(rung.total, divisor, found) for rung in ladder.rungs]
     yield from indented(
         [
             Column("kernel", kernels),
@@ -420,6 +421,10 @@ def _table(found: Claim, ladder: Ladder[Any]) -> Iterator[str]:
         if called := found.report.record.subjects.get(rung.label):
             yield from wrapped(f'{label}: "{called}"', "  ")
     yield from wrapped(_spread(found, ladder), "  ")
+    if not found.timed and (huge := counts.huge_pages(ladder)):  # behind the colon: to its author
+        yield from wrapped(f"{huge.removesuffix('.').partition(':')[0]}.", "  ")
+    for caveat in caveats(ladder):
+        yield from wrapped(f"{caveat}.", "  ")
     for rung, label in labelled:
         judged = rung.comparison
         if judged and judged.signless and not judged.crossing:
@@ -452,7 +457,8 @@ def _spread(found: Claim, ladder: Ladder[Any]) -> str:
             text += f" Scatter (CV) between them: at most {100 * max(cvs):.1f} %."
     else:
         share = min(total.share for total in totals)
-        text += f" {'All' if share == 1 else f'At least {100 * share:.0f} %'} of the windows of a"
+        part = f"{'At least' if share >= LOW_SHARE else 'Only'} {100 * share:.0f} %"
+        text += f" {'All' if share == 1 else part} of the windows of a"
         text += " phase have exactly the count shown."
     judged = [rung.comparison for rung in ladder.rungs if rung.comparison]
     if crossed := {one.crossing for one in judged} - {""}:
@@ -466,55 +472,72 @@ def _spread(found: Claim, ladder: Ladder[Any]) -> str:
 def _reproducer(found: Claim, letter: Letter) -> Iterator[str]:
     head = found.headline
     ladder = head.ladder if head else found.report.ladders[0]
-    scenario = f"{shlex.quote(ladder.workload)}:{shlex.quote(ladder.scenario)}"
     if letter.program:
         yield "Reproducer"
         yield from shell_lines(COLUMNS, f"{_PERF} {letter.program}")
     else:
-        yield from _one_file(found, letter, ladder, scenario)
+        yield from _one_file(found, letter, ladder)
     if head and not found.timed:
-        names = (
-            f"deb:{rung.kernel.version}" if rung.kernel.version else rung.kernel.reference
-            for rung in head.rungs
-        )
         yield "The counts again:"
-        own, usual = found.report.record.study.machine, MachineSettings()
-        axes = [
-            f"--{key.replace('_', '-')} {shlex.quote(str(getattr(own, key)))}"
-            for key in own.__struct_fields__
-            if getattr(own, key) != getattr(usual, key)
-        ]
-        words = [f"--kernels {shlex.quote(','.join(names))}", *axes]
-        if letter.program:
-            yield from shell_lines(COLUMNS, "kdelta run", *words, f"-- {letter.program}")
-            return
-        yield from shell_lines(COLUMNS, f"kdelta run {scenario}", *words)
+        yield from shell_lines(COLUMNS, *again(found, head, letter))
         if head.worse and not letter.introduced and (tags := sentences.releases(found)):
             ends = f"--tree ~/linux --good {shlex.quote(tags[0])} --bad {shlex.quote(tags[1])}"
+            scenario = shlex.quote(ladder.reference)
             yield "The commit:"
-            yield from shell_lines(COLUMNS, f"kdelta bisect commits {scenario}", ends, *axes)
+            yield from shell_lines(
+                COLUMNS, f"kdelta bisect commits {scenario}", ends, *_axes(found)
+            )
 
 
-def attached(ladder: Ladder[Any]) -> str:
-    """The C file that goes with a mail."""
-    own = is_file(ladder.workload)
-    return Path(ladder.workload).name if own else f"{ladder.scenario}.c"
+def again(found: Claim, head: Headline, letter: Letter, *more: str) -> list[str]:
+    """The words of the command that counts both kernels of a change, and more of them."""
+    names = (
+        f"deb:{rung.kernel.version}" if rung.kernel.version else rung.kernel.reference
+        for rung in head.rungs
+    )
+    words = [f"--kernels {shlex.quote(','.join([*names, *more]))}", *_axes(found)]
+    if letter.program:
+        return ["kdelta run", *words, f"-- {letter.program}"]
+    return [f"kdelta run {shlex.quote(head.ladder.reference)}", *words]
 
 
-def _one_file(found: Claim, letter: Letter, ladder: Ladder[Any], scenario: str) -> Iterator[str]:
-    known, file = letter.workloads.get(ladder.workload), shlex.quote(attached(ladder))
+def _axes(found: Claim) -> list[str]:
+    own, usual = found.report.record.study.machine, MachineSettings()
+    return [
+        f"--{key.replace('_', '-')} {shlex.quote(str(getattr(own, key)))}"
+        for key in own.__struct_fields__
+        if getattr(own, key) != getattr(usual, key)
+    ]
+
+
+def exporting(ladder: Ladder[Any]) -> list[str]:
+    """The words of the command that writes the C file of a mail, which is its last."""
+    file = shlex.quote(file_name(ladder.workload, ladder.scenario))
+    return [f"kdelta workload export {shlex.quote(ladder.reference)}", f"-o {file}"]
+
+
+def _one_file(found: Claim, letter: Letter, ladder: Ladder[Any]) -> Iterator[str]:
+    known, export = letter.workloads.get(ladder.workload), exporting(ladder)
+    file = export[-1].removeprefix("-o ")
     program = f"./{file.removesuffix('.c')}"
     yield "Reproducer (one C file, which needs no kdelta)"
     yield f"  (attached: {file})"
     if known or is_file(ladder.workload):
-        yield from shell_lines(COLUMNS, f"kdelta workload export {scenario}", f"-o {file}")
+        yield from shell_lines(COLUMNS, *export)
     yield from shell_lines(COLUMNS, f"gcc -O2 -static {file}", f"-o {file.removesuffix('.c')}")
-    if found.timed or known is None or known.declared:
+    scenario = sentences.scenario_of(ladder, letter.workloads)
+    if found.timed:
         yield f"  {program}"
+        return
+    if scenario is None:  # a file without a contract takes no number of iterations
+        yield from shell_lines(COLUMNS, _PERF, f"{program} {shlex.quote(ladder.scenario)}")
+        yield from wrapped("This is the whole program; the counts are of its windows alone.", "  ")
         return
     for count in (100, 200):
         yield from shell_lines(COLUMNS, _PERF, f"{program} --iterations {count}")
-    yield from wrapped("The difference, by 100, is an iteration and its interrupts.", "  ")
+    each = f" and by {scenario.windows[0].operations:,}" * (ladder.operation != ITERATION)
+    per = f"the count per {sentences.per(ladder.operation or 'operation')}, with interrupts"
+    yield from wrapped(f"Their difference, divided by 100{each}, is {per}.", "  ")
 
 
 def _regzbot(found: Claim, letter: Letter) -> Iterator[str]:

@@ -18,10 +18,12 @@ from kdelta.ladder.ladders import Ladder, Rung
 from kdelta.metric import Grade, number, plural
 from kdelta.printable import told_name
 from kdelta.probes.work import Kind
+from kdelta.rendering import times
 from kdelta.rendering.explain import Scale, called, kind_named, option_sentences
 from kdelta.rendering.explain import cause_sentence as cause_told
 from kdelta.rendering.times import scale
 from kdelta.sample import TOTAL
+from kdelta.table import counts
 from kdelta.table.columns import short
 from kdelta.verdict.comparison import Comparison, Verdict
 from kdelta.workload import Scenario, Workload
@@ -50,6 +52,7 @@ _KIND_WORDS: dict[str, str] = {
     Called.RESCHED: "calls of cond_resched()",
 }
 _PLAIN = (Kind.LOAD, Kind.STORE)
+_MOVED = ", which may be code that moved."
 
 
 def difference_sentences(
@@ -62,7 +65,10 @@ def difference_sentences(
     if found.refused or not found.delta:
         return []
     scale = Scale.of(found)
-    told = [_net(found, scale), *option_sentences(found), _why(found, calls, scale)]
+    why = _why(found, calls, scale)
+    if why.endswith(_MOVED):
+        why = f"{why[:-1]}: a run with --probe calls tells."
+    told = [_net(found, scale), *option_sentences(found), why]
     if work:
         told += [_kinds(found, work, scale), _calls(work, scale), _memory(found, work, scale)]
     built = ["the page states of both were audited and hold"] if found.audited else []
@@ -122,10 +128,7 @@ def _why(found: Explanation, calls: CallDifference | None, scale: Scale) -> str:
     left, one, other = min(apart, key=itemgetter(0), default=(1.0, None, None))
     if one and other and left <= _CANCELS:
         both = scale.signed(one.delta + other.delta)
-        text += (
-            f" {called(one)} and {called(other)} sum to {both}, which may be code that moved: a run"
-            " with --probe calls tells."
-        )
+        text += f" {called(one)} and {called(other)} sum to {both}{_MOVED}"
     return text
 
 
@@ -255,6 +258,7 @@ TRUST = {
     Grade.HOST_TIME: "timed on a machine that is itself a guest, or may be",
     Grade.METAL_TIME: "timed on real hardware",
 }
+_EXACTLY, _HARDLY = "counted exactly,", "counted (~: a median, since counts hardly repeat)"
 # A summary that names its call, or begins with the name of a request: others tell of memory.
 _CALL = re.compile(r"\w\(|^[A-Z]+_[A-Z]")
 # Titles that name a set of operations: what each is stands in its scenario.
@@ -298,14 +302,23 @@ def first_sentence(found: Claim, head: Headline, workloads: Mapping[str, Workloa
     """What was done, from how much to how much, and how that is known."""
     step, ladder = head.step, head.ladder
     divisor, unit = scale([ladder]) if found.timed else (1.0, "instructions")
-    was, now = (claimed_value(each / divisor, found) for each in (step.old_value, step.new_value))
+    was, now = (claimed_value(rung.total, divisor, found) for rung in head.rungs)
     work = "" if found.timed else f", which is {effort(step.comparison, timed=False)}"
     return (
-        f"{_subject(ladder, ladder.point, workloads)} went from {was} {unit} per"
-        f" {_per(step.operation)} on {step.old} to {now} on {step.new}:"
-        f" {change(step.comparison.ratio, noun(found))}{work} ({TRUST[ladder.grade]})"
+        f"{subject(ladder, ladder.point, workloads)} went from {was} {unit} per"
+        f" {per(step.operation)} on {step.old} to {now} on {step.new}:"
+        f" {change(step.comparison.ratio, noun(found))}{work} ({trust(ladder)})"
         f"{_options(step.comparison)}."
     )
+
+
+def trust(ladder: Ladder[Any]) -> str:
+    """What its verdicts rest on."""
+    told, rungs = TRUST[ladder.grade], ladder.rungs
+    if ladder.grade is not Grade.EXACT_PATH:
+        return told
+    exact = all(counts.value(rung.total, 1.0).text[:1] != "~" for rung in rungs)
+    return told if exact else told.replace(_EXACTLY, _HARDLY)
 
 
 def first_of_counts(found: Explanation, point: str, workloads: Mapping[str, Workload]) -> str:
@@ -316,8 +329,8 @@ def first_of_counts(found: Explanation, point: str, workloads: Mapping[str, Work
     )
     phase = "" if found.phase == TOTAL else f", phase {found.phase}"
     return (
-        f"{_subject(found, point, workloads)}{phase} went from {was} instructions per"
-        f" {_per(found.operation)} on {found.old} to {now} on {found.new}:"
+        f"{subject(found, point, workloads)}{phase} went from {was} instructions per"
+        f" {per(found.operation)} on {found.old} to {now} on {found.new}:"
         f" {change(found.comparison.ratio, 'instructions')}, which is"
         f" {effort(found.comparison, timed=False)}{_options(found.comparison)}."
     )
@@ -332,7 +345,8 @@ def _options(found: Comparison) -> str:
     return own * bool(found.options) + none * bool(found.proven)
 
 
-def _subject(named: Named, point: str, workloads: Mapping[str, Workload]) -> str:
+def subject(named: Named, point: str, workloads: Mapping[str, Workload]) -> str:
+    """What was done, as a sentence begins."""
     workload = workloads.get(named.workload)
     scenario = scenario_of(named, workloads)
     if workload is None or scenario is None:
@@ -366,7 +380,8 @@ def scenario_of(named: Named, workloads: Mapping[str, Workload]) -> Scenario | N
     return next((one for one in every if one.name == named.scenario), None)
 
 
-def _per(operation: str) -> str:
+def per(operation: str) -> str:
+    """What a value is per, in words."""
     return "iteration" if operation == ITERATION else operation
 
 
@@ -409,7 +424,8 @@ def newest(head: Headline) -> str:
     now = last.total.per_operation
     left = (now - step.old_value) / (step.new_value - step.old_value)
     still = "still" if left > 1 - _BACK else "in part" if left > _BACK else "no longer"
-    return f"{last.label}, the newest here, has it {still}: {number(now)} per {step.operation}."
+    value = counts.value(last.total, 1.0).text
+    return f"{last.label}, the newest here, has it {still}: {value} per {step.operation}."
 
 
 def noun(found: Claim) -> str:
@@ -417,6 +433,7 @@ def noun(found: Claim) -> str:
     return "time" if found.timed else "instructions"
 
 
-def claimed_value(value: float, found: Claim) -> str:
-    """A value of a claim: times below 100 have three decimals."""
-    return f"{value:.3f}" if found.timed and value < 100 else number(value)
+def claimed_value(measure: Any, divisor: float, found: Claim) -> str:
+    """A value of a claim, as the page of the run has it."""
+    shown = times.value(measure, divisor) if found.timed else counts.value(measure, divisor)
+    return shown.text

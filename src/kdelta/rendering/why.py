@@ -145,6 +145,7 @@ def _no_step(found: Claim, ladder: Ladder[Any]) -> str:
     alike = f"no step of more than {found.report.step_percent:g} % from {ends}"
     alike += "".join(rung.comparison.hidden for rung in ladder.rungs if rung.comparison)
     return f"No: {ladder.name} has {alike} ({sentences.TRUST[ladder.grade]})."
+    return f"No: {ladder.name} has {alike} ({sentences.trust(ladder)})."
 
 
 def _undecided(

@@ -27,7 +27,7 @@ from kdelta.archive.apt import Progress
 from kdelta.attribution.symbols import UNKNOWN, Symbols
 from kdelta.disassembly import kallsyms
 from kdelta.errors import BuildError, GuestFault, KdeltaError, SpecError
-from kdelta.export import exported, is_export
+from kdelta.export import exported, file_name, is_export
 from kdelta.guests import orders, qemu
 from kdelta.journal import artifacts
 from kdelta.journal.bundle import RUN, Difference, differing
@@ -384,7 +384,7 @@ class Recount:
             except SpecError as error:
                 self.unknown[f"the program of {quoted(name[0], 80)}: {error.cause}"] = None
                 continue
-            path = self._folder / "reproducers" / load.name / f"{name[1]}.c"
+            path = self._folder / "reproducers" / load.name / file_name(*name)
             there = path.read_text(errors="replace") if path.is_file() else ""
             if _MADE_BY.sub("", there) != _MADE_BY.sub("", text):
                 what = "is not what the sources make"

@@ -182,15 +182,10 @@ def _verdict(rung: Rung[Any]) -> Span:
 
 def _problems(ladder: Ladder[Any], view: LadderView, told: set[str]) -> Iterator[Line]:
     """told: what was said of a ladder before, and holds for this one, too."""
-    notes = [
-        *(
-            builds_apart(rung.previous, rung.label, rung.comparison)
-            for rung in ladder.rungs
-            if rung.previous and rung.comparison and rung.comparison.differences
-        ),
-        *(f"warning: {warning}" for warning in ladder.warnings),
-        *(f"this machine: {doubt}" for doubt in ladder.doubts),
-        *(f"beside the counts: {fact}" for fact in ladder.beside),
+    apart = [
+        builds_apart(rung.previous, rung.label, rung.comparison)
+        for rung in ladder.rungs
+        if rung.previous and rung.comparison and rung.comparison.differences
     ]
     blocks = [
         *(
@@ -201,12 +196,22 @@ def _problems(ladder: Ladder[Any], view: LadderView, told: set[str]) -> Iterator
             paragraph(f"{', '.join(arms)}: {verdict}: {reason}", VERDICT_TONES[verdict])
             for (verdict, reason), arms in _open(ladder, view).items()
         ),
-        *(paragraph(note, Tone.WARN) for note in _news(dict.fromkeys(notes), told)),
+        *(
+            paragraph(note, Tone.WARN)
+            for note in _news(dict.fromkeys([*apart, *caveats(ladder)]), told)
+        ),
     ]
     if blocks:
         yield ()
     for block in blocks:
         yield from block
+
+
+def caveats(ladder: Ladder[Any]) -> Iterator[str]:
+    """What stands against its values, whoever reads them."""
+    yield from (f"warning: {warning}" for warning in ladder.warnings)
+    yield from (f"this machine: {doubt}" for doubt in ladder.doubts)
+    yield from (f"beside the counts: {fact}" for fact in ladder.beside)
 
 
 def _open(ladder: Ladder[Any], view: LadderView) -> dict[tuple[Verdict, str], list[str]]:
