@@ -480,4 +480,6 @@ kd_api noinline void kd_lone_end(unsigned int phase)
 		kd_lone_end(phase);					\
 	} while (0)
 
+#pragma GCC poison KD_APART kd_leave kd_back
+
 #endif /* KDELTA_LONE_H */

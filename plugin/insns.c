@@ -93,7 +93,8 @@ static void hush(unsigned int index, enum mark_op op)
 	unsigned int *hushed = &calls_of_task(index)->hushed;
 
 	if (op == MARK_MAIN) {
-		mappings_begin(register_value(index, REGISTER_FIRST));
+		mappings_begin(register_value(index, REGISTER_FIRST),
+			       register_value(index, REGISTER_STACK));
 		vector_begin(index, register_value(index, REGISTER_FIRST));
 	}
 	if (op == MARK_MAIN && state.vcpu[index].task)

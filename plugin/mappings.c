@@ -10,9 +10,12 @@
 #define VDSO_DATA 0x6000u
 #define VDSO_IMAGE 0x2000u
 #define NEAR (1ull << 40)
+#define STACK_ABOVE (16ull << 20) /* where the stack was: frames of before, and strings */
+#define STACK (64ull << 20)
+#define ON_STACK (1ull << 60)
 
 static struct {
-	uint64_t image, vdso;
+	uint64_t image, vdso, stack;
 	uint64_t first_break, last_break; /* ends of the heap, 0: none was set since main() */
 	unsigned int count;
 	struct mapping {
@@ -27,9 +30,10 @@ void mappings_image(uint64_t end)
 	mappings.image = end;
 }
 
-void mappings_begin(uint64_t vdso)
+void mappings_begin(uint64_t vdso, uint64_t stack)
 {
 	mappings.vdso = vdso;
+	mappings.stack = stack;
 	mappings.first_break = mappings.last_break = 0;
 	mappings.count = 0;
 	mappings.dropped = (struct mapping){ 0 };
@@ -127,6 +131,18 @@ uint64_t address_value(uint64_t address)
 		return address;
 	/* Where in its page says, with a length, which it crosses; of several tasks it is chance. */
 	return LEAST_ADDRESS + (is_heap(address) && tasks_are_alone() ? address % GUEST_PAGE : 0);
+}
+
+uint64_t page_of(uint64_t address)
+{
+	uint64_t below = mappings.stack + STACK_ABOVE - address - 1;
+
+	return below < STACK ? ON_STACK | below / GUEST_PAGE : address / GUEST_PAGE;
+}
+
+uint64_t page_value(uint64_t page)
+{
+	return page & ON_STACK ? page : address_value(page * GUEST_PAGE);
 }
 
 static uint64_t distance(const struct mapping *mapping, uint64_t address)

@@ -17,8 +17,20 @@ void mappings_image(uint64_t end);
 /* The heap shall end there, first from main() on or further. */
 void heap_end(uint64_t end);
 
-/* main() begins, or a program: it has mapped nothing yet.  vdso: where that lies, 0: do not ask. */
-void mappings_begin(uint64_t vdso);
+/*
+ * main() begins, or a program: it has mapped nothing yet.  vdso: where that lies, 0: do not ask;
+ * stack: the pointer to its stack.
+ */
+void mappings_begin(uint64_t vdso, uint64_t stack);
+
+/*
+ * The page of an address, as a program sees it: its number or, on the stack, which begins anywhere
+ * in a page, how many lie between it and where the stack was.
+ */
+uint64_t page_of(uint64_t address);
+
+/* As address_value() for such a page. */
+uint64_t page_value(uint64_t page);
 
 /* Does the vDSO read its clocks there?  The pages lie below its code, six of them at most. */
 bool is_clock_page(uint64_t address);

@@ -8,6 +8,7 @@
 #include "qemu_api.h"
 
 #define MAX_POINTERS 1024u
+#define MAX_PATH 254u /* further bytes do not say whose file it is */
 #define MAX_STRING 4096u
 #define MAX_BYTES 65536u
 #define MAX_ELEMENTS 2048u
@@ -482,13 +483,22 @@ bool pointed_value(const struct pointer *pointer, const uint64_t arguments[CALL_
 
 bool is_kernel_file(const struct pointer *pointer, const uint64_t arguments[CALL_ARGUMENTS])
 {
-	uint64_t address = arguments[pointer->argument - 1];
+	static const char *const names[] = { "proc/", "sys/", "sysfs/", "dev/kmsg/", "dev/fd/",
+					     "dev/stdin/" };
+	uint64_t address = arguments[pointer->argument - 1], part;
 	struct pointed_at digest = NOTHING;
-	char room[8] = "";
+	char room[MAX_PATH + 2] = "", *path;
 
-	fetch(&digest, address, room, in_page(address, sizeof(room) - 1));
-	return !strncmp(room, "/proc/", 6) || !strncmp(room, "/sys/", 5) ||
-	       !strncmp(room, "/dev/km", 7);
+	part = in_page(address, MAX_PATH);
+	fetch(&digest, address, room, part);
+	if (strlen(room) == part && part < MAX_PATH)
+		fetch(&digest, address + part, room + part, MAX_PATH - part);
+	path = room + strspn(room, "/.");
+	strcat(path, "/");
+	for (unsigned int i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (!strncmp(path, names[i], strlen(names[i])))
+			return true;
+	return strstr(room, "..");
 }
 
 unsigned int vector_find(uint64_t vdso, uint64_t stack, uint64_t (*pairs)[2], unsigned int most,

@@ -47,6 +47,7 @@ enum kind {
 	KIND_BY_TIME, /* how often it is made, and when, depends on who comes first */
 	KIND_ELSEWHERE, /* the task goes on elsewhere than behind it */
 	KIND_MOVES, /* contents of the file that the argument is go where nobody looks */
+	KIND_LEADS, /* other paths may lead to the one that the argument is, or to that file system */
 	KINDS,
 };
 
@@ -89,7 +90,10 @@ bool pointed_value(const struct pointer *pointer, const uint64_t arguments[CALL_
 /* Is the third argument of an fcntl() a number? */
 bool is_lock_number(uint64_t command);
 
-/* Is the path that a call has there one of /proc or /sys? */
+/*
+ * Is the path that a call has there one of /proc or /sys, or the name of that file system?  What has
+ * ".." in it may be.
+ */
 bool is_kernel_file(const struct pointer *pointer, const uint64_t arguments[CALL_ARGUMENTS]);
 
 /*

@@ -42,6 +42,7 @@ static struct {
 	uint64_t windows;
 	bool overflow;
 	bool kernel_file[MAX_FILES]; /* by descriptor */
+	bool led; /* any path may be of the kernel's files: a folder, a link or a mount leads there */
 } syscalls;
 
 /* Values of one argument, or what its calls returned. */
@@ -256,7 +257,11 @@ static void arguments_add(unsigned int index, struct begun_call *begun, struct c
 			values_add(&made->values[row][k], begun->argument[k]);
 	for (; count; count--, pointer++) {
 		if (pointer->kind == KIND_OPENS)
-			begun->kernel_file = is_kernel_file(pointer, begun->argument);
+			begun->kernel_file =
+				syscalls.led || is_kernel_file(pointer, begun->argument) ||
+				(pointer->argument > 1 && is_of_kernel(begun->argument[0]));
+		if (pointer->kind == KIND_LEADS)
+			syscalls.led |= is_kernel_file(pointer, begun->argument);
 		if (pointer->kind == KIND_MOVES &&
 		    is_of_kernel(begun->argument[pointer->argument - 1]))
 			call_add(made, FILE_UNSEEN, 0);

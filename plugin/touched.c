@@ -10,7 +10,6 @@
 #include "tasks.h"
 #include "touched.h"
 
-#define PAGE_BITS 12
 #define ROOM (1u << 18) /* a power of two */
 #define MAX_PAGES (ROOM / 2) /* in a window; further ones are no part of the number */
 #define RECENT 16u
@@ -55,7 +54,7 @@ static bool is_new(uint64_t key)
 
 static void touch(unsigned int index, uint64_t vaddr, enum way way)
 {
-	uint64_t key = vaddr >> PAGE_BITS << 2 | way, page;
+	uint64_t page = page_of(vaddr), key = page << 2 | way;
 	bool inside = index < state.vcpus && state.vcpu[index].open && !state.vcpu[index].out;
 	struct seen *recent;
 	struct digests *sum = inside ? &touched.inside : &touched.outside;
@@ -76,7 +75,7 @@ static void touch(unsigned int index, uint64_t vaddr, enum way way)
 		clock_read(index, CLOCK_PAGE);
 	if (way != EXECUTED && is_vdso(vaddr))
 		vdso_read(index);
-	page = address_value(vaddr >> PAGE_BITS << PAGE_BITS);
+	page = page_value(page);
 	if (page != LEAST_ADDRESS && is_new(key)) {
 		page ^= touched.place * 0x9e3779b97f4a7c15ULL;
 		page = mixed(page ^ way);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * Which pages of its own a program touches itself, in a window and between two: those of its
- * mappings and its image, by what stands for their addresses (mappings.h), read, written and
- * executed apart.
+ * mappings, its image and its stack, by what stands for their addresses (mappings.h), read, written
+ * and executed apart.
  * Each counts once between two calls of a window, and where that is is part of its digest; of
  * several tasks, and outside, once in all.  Of one task a second digest has their order.
  */
