@@ -57,7 +57,9 @@ def test_a_change_in_which_the_counts_scatter_is_marked_undecided() -> None:
     assert [cell.undecided for cell in row.cells] == [False] * (len(row.cells) - 1) + [True]
     assert quiet(found) == 0
     shown = text(found)
-    assert "%?" in next(line for line in shown.splitlines() if "mprotect:flat" in line)
+    assert "%?" in next(line for line in shown.splitlines() if line.startswith("~mprotect:flat"))
+    assert " and 1 undecided change, the largest first:" in " ".join(shown.split())
+    assert "The largest undecided change: mprotect:flat, 7.1.3 -> 7.2.1: the spread" in shown
     assert "?: UNDECIDED" in shown
 
 

@@ -46,7 +46,7 @@ from kdelta.table.columns import (
     tables_that_fit,
 )
 from kdelta.table.ladders import LadderView, page
-from kdelta.verdict.comparison import LEAST_SEEDS, Verdict
+from kdelta.verdict.comparison import LEAST_SEEDS, Comparison, Verdict
 
 if TYPE_CHECKING:
     from kdelta.analysis.lab import Survey, SurveyCell, SurveyRow, SurveyStep
@@ -526,19 +526,30 @@ def _survey_steps(found: Survey) -> Iterator[Line]:
 
     over = f"{plural(len(found.rows), 'scenario')} over {plural(len(found.kernels), 'kernel')}"
     above = f"above {found.report.step_percent:g} % in {over}"
-    steps = f"{plural(len(found.changes), 'step')} {above}, the largest first:"
-    yield from paragraph(steps if found.changes else f"No step {above}.", Tone.BOLD)
-    for change in found.changes:
-        yield from _survey_step(change)
     rungs = [
         (ladder, rung, judged)
         for ladder in found.report.ladders
         for rung in ladder.rungs
-        if (judged := rung.comparison) and not judged.crossing  # those are nobody's answer anyway
+        if (judged := rung.comparison)
     ]
+    left = [each for each in rungs if _is_open(each[2], found.report.step_percent)]
+    many = f" and {plural(len(left), 'undecided change')}" * bool(left)
+    steps = f"{plural(len(found.changes), 'step')} {above}{many}, the largest first:"
+    none = f"No step {above}" + f" is decided; undecided: {plural(len(left), 'change')}" * bool(
+        left
+    )
+    yield from paragraph(steps if found.changes else f"{none}.", Tone.BOLD)
+    for change in found.changes:
+        yield from _survey_step(change)
+    if left:
+        ladder, rung, judged = max(left, key=lambda each: each[2].factor)
+        where = f"{ladder.name}, {rung.previous} -> {rung.label}"
+        told = f"The largest undecided change: {where}: {'; '.join(judged.reasons)}."
+        yield from paragraph(told, Tone.BOLD)
+    apart = [one for one in rungs if not one[2].crossing]  # those are told already
     for by, pairs in (
-        ("the bytes of string instructions", [each for each in rungs if each[2].signless]),
-        ("the layouts that are hit", [each for each in rungs if each[2].by_hits]),
+        ("the bytes of string instructions", [one for one in apart if one[2].signless]),
+        ("the layouts that are hit", [one for one in apart if one[2].by_hits]),
     ):
         if pairs:
             yield from paragraph(f"UNDECIDED by {by}, {plural(len(pairs), 'pair')}:", Tone.BOLD)
@@ -547,6 +558,13 @@ def _survey_steps(found: Survey) -> Iterator[Line]:
             yield from paragraph(f"{'; '.join(judged.reasons)}.", indent="  ")
     if calm := quiet(found):
         yield from paragraph(f"{calm} of {len(found.rows)} scenarios: no step on any kernel.")
+
+
+def _is_open(judged: Comparison, step_percent: float) -> bool:
+    """True for an undecided change that no list below tells, with its reasons."""
+    listed = not judged.crossing and (judged.signless or judged.by_hits)
+    beyond = abs(100 * ((judged.ratio or 1) - 1)) > step_percent
+    return judged.verdict is Verdict.UNDECIDED and beyond and not listed
 
 
 def _survey_step(change: SurveyStep) -> Iterator[Line]:
