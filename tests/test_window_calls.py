@@ -435,7 +435,7 @@ def told(name: str, *each: int) -> list[Mapping[str, Any]]:
         # A seed moves it, in the same range or in another.
         ("poll argument 2", (7, 9, 8), (9, 8, 7), ""),
         ("poll argument 2", (7, 9, 8), (3, 9, 1), "poll argument 2 (7 to 9 against 1 to 9)"),
-        ("poll argument 2", (7,), (8,), "; one seed may draw that, `kdelta run --rounds 3` tells"),
+        ("poll argument 2", (7,), (8,), "; one seed may draw that, 3 (--rounds 3) tell"),
         ("pages touched", (7, 7, 7), (8, 8, 8), "pages touched (digest 00000007 against digest 0"),
         ("pages touched in another order", (7, 7, 7), (8, 8, 8), "pages touched in another order"),
         ("pages touched in another order", (7, 8, 9), (8, 7, 9), ""),

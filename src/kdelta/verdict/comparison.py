@@ -276,13 +276,13 @@ def compare(
         reason += (
             f", of fewer than {LEAST_SEEDS} seeds, in a path that takes or frees memory: what was"
             f" free at boot moves that by up to {unseen_percent:g} %;"
-            f" `kdelta run --rounds {LEAST_SEEDS}` has other memory free in each"
+            f" {LEAST_SEEDS} (--rounds {LEAST_SEEDS}) have other memory free in each"
         )
     if verdict.is_step and (old.unvaried or new.unvaried):
         verdict = Verdict.UNDECIDED
         reason += (
             f", of fewer than {LEAST_SEEDS} seeds: addresses, random numbers, free memory or ticks"
-            f" may have a part in it; `kdelta run --rounds {LEAST_SEEDS}` varies them"
+            f" may have a part in it; {LEAST_SEEDS} (--rounds {LEAST_SEEDS}) vary them"
         )
     open_already = verdict is Verdict.UNDECIDED
     apart = "" if open_already else _rarely_apart(old, new, verdict, step_percent)
