@@ -147,7 +147,7 @@ def test_several_scenarios_need_a_name() -> None:
     record = run({"6.16.1": [OLD], "6.17.1": [NEW]})
     more = tuple(replace(t, index=t.index + 9, scenario="other") for t in record.trials)
     record = replace(record, trials=(*record.trials, *more))
-    with pytest.raises(SpecError, match=r"2 scenarios.*mprotect:other"):
+    with pytest.raises(SpecError, match=r"2 scenarios; name one.*6\.17 --scenario mprotect:\w+`"):
         explain(record, "6.16", "6.17")
     assert explain(record, "6.16", "6.17", scenario="other").scenario == "other"
     assert explain(record, "6.16", "6.17", scenario="mprotect:other").scenario == "other"

@@ -306,7 +306,7 @@ def study_file(name: str) -> Path:
     if shipped.is_file():
         return shipped
     studies = sorted(file.stem for file in shipped.parent.glob("*.toml"))
-    near = meant(name, studies) or workload.meant_by(name)
+    near = workload.meant_by(name) or meant(name, (*workload.names(), *studies))
     action = f"{near}give WORKLOAD:SCENARIO, a TOML file, or a study: docs/studies.md"
     raise SpecError("no such study or scenario", place=name, action=action)
 
@@ -570,9 +570,8 @@ def _measured(
                     say(_VARIED, err=True)
                     journal.extend(more)
                     Runner(journal, placed, report).run(at_once)
-    except KeyboardInterrupt:
-        say(f"\ninterrupted; go on with: kdelta resume {journal.folder.name}", err=True)
-        raise
+    except KeyboardInterrupt as error:
+        raise KeyboardInterrupt(f"go on with: kdelta resume {journal.folder.name}") from error
     return journal
 
 

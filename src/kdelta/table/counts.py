@@ -331,7 +331,7 @@ def _no_step(report: RunLadders[Measure], ladder: Ladder[Measure]) -> str:
     pairs = pairs if len(found) > 1 else found[0]
     if lengths := [told for rung in rungs if (told := two_lengths(ladder, rung))]:
         return f"{pairs}{largest}: {lengths[0]}."
-    return f"{pairs}{largest}: no step above {percent} is proven, and not every pair is decided."
+    return f"{pairs}{largest}: no step above {percent} is proven."
 
 
 def change(step: LadderStep, unit: str, step_percent: float = 0.0) -> str:
