@@ -100,7 +100,6 @@ def test_a_survey_marks_it_and_lists_it() -> None:
     assert row.split()[2:] == [".?", "-50%"]
     flat = " ".join(told.split())
     assert "?: UNDECIDED, its string instructions handle other bytes" in flat
-    assert "UNDECIDED by the bytes of string instructions, 1 pair:" in flat
     assert f"differs by 0 %, threshold 1 %; but +0 instructions, and {WHY}" in flat
     assert lab.quiet(found) == 0
 

@@ -526,45 +526,33 @@ def _survey_steps(found: Survey) -> Iterator[Line]:
 
     over = f"{plural(len(found.rows), 'scenario')} over {plural(len(found.kernels), 'kernel')}"
     above = f"above {found.report.step_percent:g} % in {over}"
-    rungs = [
+    left = [
         (ladder, rung, judged)
         for ladder in found.report.ladders
         for rung in ladder.rungs
-        if (judged := rung.comparison)
+        if (judged := rung.comparison) and _is_open(judged, found.report.step_percent)
     ]
-    left = [each for each in rungs if _is_open(each[2], found.report.step_percent)]
-    many = f" and {plural(len(left), 'undecided change')}" * bool(left)
-    steps = f"{plural(len(found.changes), 'step')} {above}{many}, the largest first:"
-    none = f"No step {above}" + f" is decided; undecided: {plural(len(left), 'change')}" * bool(
-        left
-    )
-    yield from paragraph(steps if found.changes else f"{none}.", Tone.BOLD)
+    many = plural(len(left), "undecided comparison")
+    also, none = (f" and {many}", f" is decided: {many}") if left else ("", "")
+    steps = f"{plural(len(found.changes), 'step')} {above}{also}, the largest first:"
+    head = steps if found.changes else f"No step {above}{none}."
+    yield from paragraph(head, Tone.BOLD)
     for change in found.changes:
         yield from _survey_step(change)
     if left:
         ladder, rung, judged = max(left, key=lambda each: each[2].factor)
         where = f"{ladder.name}, {rung.previous} -> {rung.label}"
-        told = f"The largest undecided change: {where}: {'; '.join(judged.reasons)}."
+        told = f"The largest that is undecided: {where}: {'; '.join(judged.reasons)}."
         yield from paragraph(told, Tone.BOLD)
-    apart = [one for one in rungs if not one[2].crossing]  # those are told already
-    for by, pairs in (
-        ("the bytes of string instructions", [one for one in apart if one[2].signless]),
-        ("the layouts that are hit", [one for one in apart if one[2].by_hits]),
-    ):
-        if pairs:
-            yield from paragraph(f"UNDECIDED by {by}, {plural(len(pairs), 'pair')}:", Tone.BOLD)
-        for ladder, rung, judged in pairs:
-            yield from paragraph(f"{ladder.name}: {rung.previous} -> {rung.label}", Tone.WARN)
-            yield from paragraph(f"{'; '.join(judged.reasons)}.", indent="  ")
     if calm := quiet(found):
         yield from paragraph(f"{calm} of {len(found.rows)} scenarios: no step on any kernel.")
 
 
 def _is_open(judged: Comparison, step_percent: float) -> bool:
-    """True for an undecided change that no list below tells, with its reasons."""
-    listed = not judged.crossing and (judged.signless or judged.by_hits)
+    """True for one that leaves a change undecided, or whether there is one."""
     beyond = abs(100 * ((judged.ratio or 1) - 1)) > step_percent
-    return judged.verdict is Verdict.UNDECIDED and beyond and not listed
+    unknown = beyond or judged.signless or judged.by_hits
+    return judged.verdict is Verdict.UNDECIDED and bool(unknown)
 
 
 def _survey_step(change: SurveyStep) -> Iterator[Line]:
