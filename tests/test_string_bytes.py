@@ -99,7 +99,7 @@ def test_a_survey_marks_it_and_lists_it() -> None:
     *_, row = (line for line in told.splitlines() if line.startswith("mprotect:"))
     assert row.split()[2:] == [".?", "-50%"]
     flat = " ".join(told.split())
-    assert "?: UNDECIDED, its string instructions handle other bytes" in flat
+    assert "?: UNDECIDED, `kdelta explain` says why" in flat
     assert f"differs by 0 %, threshold 1 %; but +0 instructions, and {WHY}" in flat
     assert lab.quiet(found) == 0
 

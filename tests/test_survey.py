@@ -60,7 +60,6 @@ def test_a_change_in_which_the_counts_scatter_is_marked_undecided() -> None:
     assert "%?" in next(line for line in shown.splitlines() if line.startswith("~mprotect:flat"))
     assert " and 1 undecided comparison, the largest first:" in " ".join(shown.split())
     assert "The largest that is undecided: mprotect:flat, 7.1.3 -> 7.2.1: the spread" in shown
-    assert "?: UNDECIDED" in shown
 
 
 def longer_touch(times: int) -> TrialResult:
@@ -127,7 +126,6 @@ def test_a_mean_over_layouts_is_marked_and_tells_how_many_are_hit() -> None:
     open_ = " ".join(shown(trial(1)).split())  # no step: what is hit depends on the program
     assert "layouts hit:" not in open_
     assert "+25%?" in open_
-    assert "?: UNDECIDED, other layouts are hit" in open_
     assert "REGRESSION over all layouts" in open_
 
 
@@ -139,8 +137,8 @@ def test_a_change_of_too_few_seeds_says_so() -> None:
     }
     shown = " ".join(text(surveyed(records.run(arms))).split())
     assert "+2%?" in shown
-    assert "or are of too few seeds (--rounds 3)" in shown
-    assert "of too few seeds" not in text(surveyed(records.run(arms), step_percent=5.0))
+    assert "of fewer than 3 seeds" in shown
+    assert "seeds" not in text(surveyed(records.run(arms), step_percent=5.0))
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from kdelta.analysis.findings import (
     RunTraces,
     TraceTable,
 )
-from kdelta.ladder.counts import UNSEEN_PERCENT, Measure
+from kdelta.ladder.counts import Measure
 from kdelta.ladder.ladders import Ladder, Rung
 from kdelta.metric import number, plural
 from kdelta.procfs import compiler_short
@@ -46,7 +46,7 @@ from kdelta.table.columns import (
     tables_that_fit,
 )
 from kdelta.table.ladders import LadderView, page
-from kdelta.verdict.comparison import LEAST_SEEDS, Comparison, Verdict
+from kdelta.verdict.comparison import Comparison, Verdict
 
 if TYPE_CHECKING:
     from kdelta.analysis.lab import Survey, SurveyCell, SurveyRow, SurveyStep
@@ -439,8 +439,7 @@ def _survey_span(cells: Sequence[SurveyCell], at: int, step_percent: float) -> S
         return Span(cell.note or ABSENT, _NOTES.get(cell.note, Tone.PLAIN))
     percent = 100 * (cell.ratio - 1)
     if abs(percent) <= step_percent:
-        left_open = cell.signless or (cell.by_hits and not cell.crossing)
-        return Span(_SAME + _UNDECIDED, Tone.WARN) if left_open else Span(_SAME, Tone.FAINT)
+        return Span(_SAME + _UNDECIDED, Tone.WARN) if cell.undecided else Span(_SAME, Tone.FAINT)
     told = f"x{cell.ratio:.2f}" if cell.ratio >= 2 else f"{percent:+.0f}%"
     if cell.crossing:
         return Span(told + CROSSED, Tone.WARN)
@@ -472,14 +471,8 @@ def _survey_legend(found: Survey) -> Iterator[Line]:
     if any(row.phases for row in found.rows):
         told.append("below a scenario: its phases that changed where the sum over them did not")
     cells = [cell for row in found.rows for _, cells in _survey_rows(row) for cell in cells]
-    scattered = any(cell.undecided > (cell.signless or cell.by_hits) for cell in cells)
-    seeds = f" or are of too few seeds (--rounds {LEAST_SEEDS})"
-    few = seeds * (found.report.step_percent < UNSEEN_PERCENT)
-    why = [f"the counts scatter too much for it{few}"] * scattered
-    why += ["its string instructions handle other bytes"] * any(c.signless for c in cells)
-    why += ["other layouts are hit"] * any(c.by_hits for c in cells)
-    if why:
-        told.append(f"{_UNDECIDED}: UNDECIDED, {' or '.join(why)}")
+    if any(cell.undecided for cell in cells):
+        told.append(f"{_UNDECIDED}: UNDECIDED, `kdelta explain` says why")
     comparisons = [rung.comparison for each in found.report.ladders for rung in each.rungs]
     if apart := _apart(found):
         alike = "are of one compiler, what is between is not"
