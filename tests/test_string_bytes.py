@@ -101,7 +101,6 @@ def test_a_survey_marks_it_and_lists_it() -> None:
     flat = " ".join(told.split())
     assert "?: UNDECIDED, `kdelta explain` says why" in flat
     assert f"differs by 0 %, threshold 1 %; but +0 instructions, and {WHY}" in flat
-    assert lab.quiet(found) == 0
 
 
 def test_a_bisection_does_not_begin_without_a_sign(tmp_path: Path) -> None:

@@ -429,15 +429,13 @@ def find_scenario(
         return wanted[0]
     if not known:
         raise SpecError("the run has no trials", place=f"run {record.run_id}")
+
+    def size(pair: tuple[str, str]) -> float:
+        was, now = find_counted(record, pair, old, new)
+        return _compared((was, now), TOTAL, record.study.thresholds.step_percent).factor
+
     if text is None:
-        threshold = record.study.thresholds.step_percent
-        sizes = {
-            pair: _compared((was, now), TOTAL, threshold).factor
-            for pair in known
-            for was, now in [find_counted(record, pair, old, new)]
-        }
-        most = max(known, key=lambda pair: sizes[pair])
-        cause = f"the run has {len(known)} scenarios"
+        cause, most = f"the run has {len(known)} scenarios", max(known, key=size)
         words = [record.run_id, old, new, "--scenario", ":".join(most)]
         words += ["--point", point] if point else []
         action = f"name one; that of the largest change: `kdelta explain {shlex.join(words)}`"

@@ -238,22 +238,6 @@ def _cell(
     )
 
 
-def quiet(found: Survey) -> int:
-    """Scenarios in which nothing changed beyond the threshold and every kernel has a count."""
-    changed = {change.name for change in found.changes}
-    return sum(
-        row.name not in changed
-        and not any(
-            cell.note
-            or cell.undecided
-            or (cell.crossing and _beyond(cell.ratio, found.report.step_percent))
-            for cells in (row.cells, *row.phases.values())
-            for cell in cells
-        )
-        for row in found.rows
-    )
-
-
 # ---- many runs as one lab ------------------------------------------------------------------------
 
 

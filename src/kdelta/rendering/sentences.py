@@ -316,8 +316,8 @@ def first_of_counts(found: Explanation, point: str, workloads: Mapping[str, Work
     )
     phase = "" if found.phase == TOTAL else f", phase {found.phase}"
     judged = found.comparison
-    told = judged.crossing or judged.verdict not in (Verdict.UNDECIDED, Verdict.INVALID)
-    work = f", which is {effort(judged, timed=False)}" if told else ""  # else a reader knows it
+    told = judged.crossing or judged.verdict.is_step  # else a reader knows it
+    work = f", which is {effort(judged, timed=False)}" if told else ""
     return (
         f"{_subject(found, point, workloads)}{phase} went from {was} instructions per"
         f" {_per(found.operation)} on {found.old} to {now} on {found.new}:"

@@ -515,8 +515,6 @@ def _apart(found: Survey) -> list[str]:
 
 
 def _survey_steps(found: Survey) -> Iterator[Line]:
-    from kdelta.analysis.lab import quiet
-
     over = f"{plural(len(found.rows), 'scenario')} over {plural(len(found.kernels), 'kernel')}"
     above = f"above {found.report.step_percent:g} % in {over}"
     left = [
@@ -537,8 +535,6 @@ def _survey_steps(found: Survey) -> Iterator[Line]:
         where = f"{ladder.name}, {rung.previous} -> {rung.label}"
         told = f"The largest that is undecided: {where}: {'; '.join(judged.reasons)}."
         yield from paragraph(told, Tone.BOLD)
-    if calm := quiet(found):
-        yield from paragraph(f"{calm} of {len(found.rows)} scenarios: no step on any kernel.")
 
 
 def _is_open(judged: Comparison, step_percent: float) -> bool:
