@@ -93,14 +93,13 @@ def test_seeds_are_added_where_only_the_whole_may_be_chance(
 
     def counted(study: Any, *_: object) -> Any:
         rounds.append(study.plan.rounds)
-        per_page = {"6.16.12": 400.0, "6.17.13": 403.0, "6.18.15": 406.0}
-        known = {"get_page_from_freelist": 1.0}  # takes memory
-        one = {
-            label: ladder_records.result(ladder_records.Trial(per_page=n, functions=known))
-            for label, n in per_page.items()
+        takes = {"get_page_from_freelist": 1.0}
+        each = {"6.16.12": 400.0, "6.17.13": 403.0, "6.18.15": 406.0}.items()
+        ran = {
+            label: [ladder_records.result(ladder_records.Trial(per_page=n, functions=takes))]
+            for label, n in each
         }
-        found = claim(ladder_records.run({label: [one[label]] for label in one}))
-        return found, SimpleNamespace(folder=Path("run"))
+        return claim(ladder_records.run(ran)), SimpleNamespace(folder=Path("run"))
 
     monkeypatch.setattr(asked, "_counted", counted)
     monkeypatch.setattr(asked, "expanded", lambda study: study)

@@ -54,8 +54,8 @@ class SurveyCell:
     """One kernel in one scenario.  ratio: new/old against the nearest kernel above with a count.
 
     ratio None: there is none, for the reason in `note` ("skip", "invalid", "failed", "not run"),
-    or because it is the first count.  undecided: a change beyond the threshold that is no step, or
-    what bytes by string instructions, or layouts that are hit, keep from being none.
+    or because it is the first count.  undecided: but for the builds; a phase's, when
+    it changed beyond the threshold and is no step.
     """
 
     per_operation: float | None
@@ -227,14 +227,14 @@ def _cell(
     measure = next((one for one in (rung.total, *rung.phases) if one.phase == phase), None)
     ratio, crossing = rung.ratio(phase).previous, judged.crossing if judged else ""
     note = "invalid" if judged and judged.verdict is Verdict.INVALID else ""
-    open_ = bool(phase == TOTAL and judged and (judged.signless or judged.by_hits))
+    open_ = bool(phase == TOTAL and judged and judged.verdict is Verdict.UNDECIDED)
     moved = not crossing and not note and _beyond(ratio, step_percent)
     return SurveyCell(
         per_operation=measure.per_operation if measure else None,
         ratio=ratio,
         note=note,
         crossing=crossing,
-        undecided=open_ or (moved and not decided),
+        undecided=(open_ and not crossing) or (moved and not decided),
     )
 
 

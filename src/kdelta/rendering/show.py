@@ -46,7 +46,7 @@ from kdelta.table.columns import (
     tables_that_fit,
 )
 from kdelta.table.ladders import LadderView, page
-from kdelta.verdict.comparison import Comparison, Verdict
+from kdelta.verdict.comparison import Verdict
 
 if TYPE_CHECKING:
     from kdelta.analysis.lab import Survey, SurveyCell, SurveyRow, SurveyStep
@@ -521,7 +521,7 @@ def _survey_steps(found: Survey) -> Iterator[Line]:
         (ladder, rung, judged)
         for ladder in found.report.ladders
         for rung in ladder.rungs
-        if (judged := rung.comparison) and _is_open(judged, found.report.step_percent)
+        if (judged := rung.comparison) and judged.verdict is Verdict.UNDECIDED
     ]
     many = plural(len(left), "undecided comparison")
     also, none = (f" and {many}", f" is decided: {many}") if left else ("", "")
@@ -535,13 +535,6 @@ def _survey_steps(found: Survey) -> Iterator[Line]:
         where = f"{ladder.name}, {rung.previous} -> {rung.label}"
         told = f"The largest that is undecided: {where}: {'; '.join(judged.reasons)}."
         yield from paragraph(told, Tone.BOLD)
-
-
-def _is_open(judged: Comparison, step_percent: float) -> bool:
-    """True for one that leaves a change undecided, or whether there is one."""
-    beyond = abs(100 * ((judged.ratio or 1) - 1)) > step_percent
-    unknown = beyond or judged.signless or judged.by_hits
-    return judged.verdict is Verdict.UNDECIDED and bool(unknown)
 
 
 def _survey_step(change: SurveyStep) -> Iterator[Line]:
