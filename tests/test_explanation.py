@@ -139,7 +139,7 @@ def test_hostile_names_of_arms_are_refused_in_print(text: str) -> None:
 def test_unknown_phases_and_scenarios_list_what_there_is() -> None:
     with pytest.raises(SpecError, match="protect, touch"):
         explain(ladder(1), "6.16", "6.17", phase="scan")
-    with pytest.raises(SpecError, match="mprotect:shared_dirty_full_toggle_64m"):
+    with pytest.raises(SpecError, match="known: shared_dirty_full_toggle_64m"):
         explain(ladder(1), "6.16", "6.17", scenario="scan")
 
 

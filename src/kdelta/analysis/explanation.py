@@ -440,7 +440,7 @@ def find_scenario(
         words += ["--point", point] if point else []
         action = f"name one; that of the largest change: `kdelta explain {shlex.join(words)}`"
     else:
-        names = (":".join(pair) for pair in known)
+        names = (":".join(pair) if ":" in text else pair[1] for pair in known)
         cause, action = f"no one scenario {text}", known_names(text, names)
     raise SpecError(printable(cause), place=f"run {record.run_id}", action=printable(action))
 

@@ -306,7 +306,9 @@ def study_file(name: str) -> Path:
     if shipped.is_file():
         return shipped
     studies = sorted(file.stem for file in shipped.parent.glob("*.toml"))
-    near = workload.meant_by(name) or meant(name, (*workload.names(), *studies))
+    near = meant(name, (*workload.names(), *studies))
+    if not any(study in near for study in studies):
+        near = workload.meant_by(name) or near
     action = f"{near}give WORKLOAD:SCENARIO, a TOML file, or a study: docs/studies.md"
     raise SpecError("no such study or scenario", place=name, action=action)
 
