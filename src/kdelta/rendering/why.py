@@ -53,10 +53,6 @@ def lines(
     opened: the largest change that is undecided, by function; None where there is none.
     """
     ladder = found.report.ladders[0]
-    for warned in found.report.debugging:
-        yield from paragraph(f"{warned}.", Tone.BAD)
-    if ladder.failing:
-        yield from paragraph(f"{ladder.failing}.", Tone.BAD)
     left = sorted(left_open(ladder), key=change, reverse=True)
     ends, said = _ends(found, ladder)
     step = [" ".join(_step(found, found.headline, workloads, ends))] if found.headline else []
@@ -66,6 +62,10 @@ def lines(
     largest = [*step, *told] if _decided_first(found) else [*told, *step]
     first, *rest = [ends, *largest] if ends else largest
     yield from paragraph(first, Tone.BOLD)
+    for warned in found.report.debugging:
+        yield from paragraph(f"{warned}.", Tone.BAD)
+    if ladder.failing:
+        yield from paragraph(f"{ladder.failing}.", Tone.BAD)
     yield from paragraph(counts.huge_pages(ladder))
     for text in rest:
         yield from ((), *paragraph(text))
