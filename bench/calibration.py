@@ -321,7 +321,7 @@ def is_right(case: PublishedCase, said: CountsSay, total: float, *, built: bool)
 # ---- what `kdelta why` says -------------------------------------------------------------------
 
 _FIRST_WORDS = {
-    "Yes,": CountsSay.MORE, "It got shorter": CountsSay.LESS, "No:": CountsSay.SAME,
+    "Yes,": CountsSay.MORE, "No, it got shorter": CountsSay.LESS, "No:": CountsSay.SAME,
     "Undecided in": CountsSay.UNDECIDED,
 }  # fmt: skip
 _WENT = re.compile(r" went from ([\d.]+) .*? to ([\d.]+) on ")

@@ -171,9 +171,6 @@ kd_api void kd_drain_batches(void)
 		errno = error;	/* not else: behind fork() it would be a fault of its own */
 }
 
-/* The time of a sample, which is none of the program's own reading. */
-#define KD_SAMPLED()	({ KD_APART; kd_now(); })
-
 /*
  * Run `work` as one window of `phase`: marked and timed or, while warming up,
  * neither.  `work` is a call of a noinline function, so that every window
@@ -185,14 +182,14 @@ kd_api void kd_drain_batches(void)
 									\
 		if (!kd_over_batches())					\
 			kd_drain_batches();				\
-		kd_began = KD_SAMPLED();				\
+		kd_began = kd_sampled();				\
 		if (kd_warming_up()) {					\
 			work;						\
 		} else {						\
 			KD_BEGIN(phase);				\
 			work;						\
 			KD_END(phase);					\
-			kd_sample(phase, KD_SAMPLED() - kd_began);	\
+			kd_sample(phase, kd_sampled() - kd_began);	\
 		}							\
 	} while (0)
 
@@ -426,6 +423,13 @@ kd_api uint64_t kd_now(void)
 	if (clock_gettime(CLOCK_MONOTONIC_RAW, &ts))
 		kd_die("clock_gettime");
 	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+}
+
+/* The time of a sample, which is none of the program's own reading. */
+static inline uint64_t kd_sampled(void)
+{
+	KD_APART;
+	return kd_now();
 }
 
 /*
@@ -2041,9 +2045,9 @@ kd_api int kd_loop_in_turns(void (*once)(void), bool processes)
 			kd_give_turn(i % cpus, false);
 		if (kd_warming_up())
 			continue;
-		began = KD_SAMPLED();
+		began = kd_sampled();
 		kd_give_turn(turns++ % cpus, true);
-		kd_sample(0, KD_SAMPLED() - began);
+		kd_sample(0, kd_sampled() - began);
 	}
 	kd_audit_task(KD_AFTER, processes ? 1 : cpus);
 	return kd_finish();

@@ -24,9 +24,6 @@ def kernel(reference: str) -> sample.KernelIdentity:
     )  # fmt: skip
 
 
-ANY = {"release": "", "version": "", "image_sha256": ""}  # of an arm: any kernel's trials are its
-
-
 def new_run(*, arms: int = 3, rounds: int = 2, name: str = "demo", run_id: str = "") -> RunRecord:
     study = spec.from_arguments(
         ["mprotect:a", "mincore:b"], [f"6.{at}" for at in range(arms)], rounds=rounds, name=name
@@ -35,7 +32,9 @@ def new_run(*, arms: int = 3, rounds: int = 2, name: str = "demo", run_id: str =
         run_id=run_id or name, name=name, title=study.title, seed=2**63 - 1, rounds=rounds,
         created=NOW.isoformat(), kdelta_version="0.1.0", study=study,
         arms=tuple(
-            sample.ArmRecord(index=at, label=f"6.{at}", kernel=replace(kernel(f"6.{at}"), **ANY))
+            sample.ArmRecord(index=at, label=f"6.{at}", kernel=replace(
+                kernel(f"6.{at}"), release="", image_sha256=""  # any kernel's trials are its
+            ))
             for at in range(arms)
         ),
         trials=make_plan(study, 5),
@@ -46,7 +45,7 @@ def result_of(index: int, functions: int = 3) -> sample.TrialResult:
     """A result that only this trial can have, with numbers beyond 64 bits."""
     return sample.TrialResult(
         outcome=sample.Outcome.OK,
-        kernel=replace(kernel("6.1"), build_id="f0" * 20, compiler="gcc 14"),
+        kernel=replace(kernel("6.1"), version="", build_id="f0" * 20, compiler="gcc 14"),
         environment=sample.Environment(
             accelerator="tcg", qemu_version="10.0.2", plugin_sha256="cd" * 32, machine="q35",
             cpu_model="max", cpus=1, memory_mib=1024, cmdline="nokaslr", mitigations="0123",

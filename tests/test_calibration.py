@@ -191,7 +191,7 @@ def test_the_summary_and_the_rows_have_every_case(monkeypatch: pytest.MonkeyPatc
          " 6.17.13: 10 %. By function it is other +7.0, change_x (before: change_y) +3.0. 6.17"),
          CountsSay.MORE, True, 10.0, ("other", "change_x (before: change_y)"),
          ("change_x (before: change_y)",)),
-        ("It got shorter in 6.17.13: a() went from 8 instructions per page on 1 to 4 on 2: x.",
+        ("No, it got shorter in 6.17.13: a() went from 8 instructions per page on 1 to 4 on 2: x.",
          CountsSay.LESS, False, -50.0, (), ()),
         (("Undecided in 6.17.13: a() went from 8 instructions per page on 1 to 4 on 2: 50 %. By"
          " function it is spread, the largest parts are change_z -1.0. The"), CountsSay.UNDECIDED,

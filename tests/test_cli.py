@@ -30,6 +30,9 @@ def kdelta(*arguments: str, **environment: str) -> subprocess.CompletedProcess[s
     )  # fmt: skip
 
 
+INTERRUPTED = "interrupted; the same command goes on with what is downloaded, built and counted."
+
+
 def test_an_interrupt_that_comes_in_a_callback_is_not_lost() -> None:
     script = """if True:
         import signal, time
@@ -43,7 +46,7 @@ def test_an_interrupt_that_comes_in_a_callback_is_not_lost() -> None:
     """
     argv = [sys.executable, "-c", script]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stderr) == (130, "kdelta: interrupted.\n")
+    assert (done.returncode, done.stderr) == (130, f"kdelta: {INTERRUPTED}\n")
 
 
 def exit_code(arguments: list[str]) -> int:
@@ -142,10 +145,15 @@ def test_each_command_shows_example_that_parses(name: str, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     "arguments", [["no-such-command"], ["--no-such-option"], ["doctor", "surplus"]]
 )
-def test_wrong_usage_exits_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_usage_exits_with_2(
+    arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert exit_code(arguments) == 2
     shown = capsys.readouterr()
     assert "Usage: kdelta" in shown.err
+    assert max(map(len, shown.err.splitlines())) <= 40
     assert not shown.out
 
 
@@ -169,7 +177,8 @@ def test_broken_command_does_not_break_the_others(
         (SpecError("unknown key x", place="a.toml: arms"), 2, "a.toml: arms: unknown key x."),
         (InfraError("no mirror", action="check the network"), 3, "no mirror; check the network."),
         (BootError("panicked\nat boot"), 1, "panicked at boot."),
-        (KeyboardInterrupt(), 130, "interrupted."),
+        (KeyboardInterrupt(), 130, INTERRUPTED),
+        (KeyboardInterrupt("go on with: x"), 130, "interrupted; go on with: x."),
         (OSError(errno.ENOSPC, "No space left on device", "/cache/x"), 3,
          f"/cache/x: no space left on device; {cli_main._MACHINE_ACTIONS[errno.ENOSPC]}."),
         (OSError(errno.EROFS, "Read-only file system", "/cache"), 3,

@@ -89,6 +89,17 @@ def test_a_failed_kernel_is_undecided_and_a_skip_is_neither() -> None:
         assert found.undecided  # a gate that compared nothing lets nothing in
 
 
+@pytest.mark.parametrize("name", ["ls", "l" * 60])
+def test_a_program_has_its_name_and_rows_fit_the_page(name: str) -> None:
+    record = pair(3_000_000.0, 4_000_000.0)
+    own = {"workload": f"~/.cache/kdelta/programs/001ea5a7/{name}.c", "scenario": name}
+    trials = tuple(replace(one, **own) for one in record.trials)
+    text = plain(page.show(gate(replace(record, trials=trials))), 80)
+    assert max(map(len, text.splitlines())) <= 80
+    assert f"\n{name}: UNDECIDED" in text
+    assert "programs" not in text
+
+
 def test_times_are_judged_with_their_control() -> None:
     found = gate(timed_records.run([100.0, 160.0, 100.0]))
     assert found.closed

@@ -220,4 +220,4 @@ def test_names_in_a_run(tmp_path: Path) -> None:
     ):
         with pytest.raises(SpecError) as caught:
             explain(record, *words[:2], scenario=words[2] if len(words) > 2 else None)
-        assert caught.value.action.startswith(f"did you mean {name}? name one ")
+        assert caught.value.action.startswith(f"did you mean {name}? ")

@@ -18,6 +18,7 @@ from kdelta.analysis.explanation import explain
 from kdelta.check import commit, interval
 from kdelta.check.interval import Undone
 from kdelta.check.page import Effect
+from kdelta.cli import why as asked
 from kdelta.cli.main import cli
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
@@ -50,18 +51,18 @@ def answered(record: RunRecord, *opened: str) -> str:
         (ladder_records.part_of("6.12.107", "6.16.12"), "No: mprotect:shared_dirty",
          "no step of more than 1 % from 6.12.107 to 6.16.12 (counted exactly"),
         (run_of(BACK), ("No: 6.18.15 executes 403.0 instructions per page, 6.16.12 400.0: x1.008,"
-         " within 1 %. Decided steps: 6.17.13 x2.000, 6.18.15 x0.504. The largest decided"
-         " increase is in 6.17.13: mprotect() of"), "has it no longer: 403.0 per page."),
+         " within 1 %. Decided steps: 6.16.12 -> 6.17.13 x2.000, 6.17.13 -> 6.18.15 x0.504. The"
+         " largest decided increase is in 6.17.13: mprotect"), "has it no longer: 403.0 per page"),
         (run_of(PART), "Yes: 6.18.15 executes 600.0", "has it in part: 600.0 per page."),
         (run_of({"6.16.12": 400.0, "6.17.13": 402.0, "6.18.15": 403.0}), "No: 6.18.15 executes",
          "within 1 %."),
         (run_of({"6.16.12": 110.0, "6.17.13": 110.5, "6.18.15": 220.0}), "Yes: 6.18.15",
-         "Decided steps: 6.17.13 (protect x1.050), 6.18.15 x1.991."),
+         "Decided steps: 6.16.12 -> 6.17.13 (protect x1.050), 6.17.13 -> 6.18.15 x1.991."),
         (run_of({"6.16.12": 110.0, "6.17.13": 110.5}), "No: mprotect:shared_dirty",
          "no step of more than 1 % from 6.16.12 to 6.17.13; but within it: protect x1.050 (c"),
         (run_of({"6.16.12": 400.0, "6.17.13": 500.0}), "Yes, since 6.17.13: mprotect()",
          "6.17.13 is the newest kernel here."),
-        (run_of({"6.16.12": 400.0, "6.17.13": 300.0}), "It got shorter in 6.17.13",
+        (run_of({"6.16.12": 400.0, "6.17.13": 300.0}), "No, it got shorter in 6.17.13",
          "6.17.13 is the newest kernel here."),
     ],
 )  # fmt: skip
@@ -78,12 +79,37 @@ def test_a_larger_change_that_is_undecided_comes_before_the_step() -> None:
         lambda arm: {"options": ("UBSAN_BOUNDS=y",) * bool(arm.index) or ("SMP=y",)},
     )
     text = answered(record, "6.12.107", "6.16.12")
-    assert text.startswith("Undecided: 6.17.13 executes 420.0 instructions per page, 6.12.107")
-    assert "Decided steps: 6.17.13 x1.050. Why: up by 110 %, threshold 1 %; but the" in text
-    assert "Undecided in 6.16.12: mprotect() of resident" in text
-    assert "to 400.0 on 6.16.12: 2.00 times the instructions, which is undecided. By" in text
-    assert text.count("may be theirs") == text.count("To decide, build both alike: `kdelta") == 1
+    assert text.startswith("Undecided, since the two were built with different options: 6.17.13")
+    assert (
+        "Decided steps: 6.16.12 -> 6.17.13 x1.050. Why: up by 110 %, threshold 1 %; but the" in text
+    )
+    assert "Undecided in 6.16.12, since the two were built with different options: mpro" in text
+    assert "to 400.0 on 6.16.12: 2.00 times the instructions. By" in text
+    assert "*: the two were built with different options" in text
+    assert text.count("may be theirs") == text.count("alike (two kernel builds, minutes each)") == 1
     assert text.index("UBSAN_BOUNDS") < text.index("The largest decided increase is in 6.17.13")
+
+
+def test_seeds_are_added_where_only_the_whole_may_be_chance(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rounds = []
+
+    def counted(study: Any, *_: object) -> Any:
+        rounds.append(study.plan.rounds)
+        takes = {"get_page_from_freelist": 1.0}
+        each = {"6.16.12": 400.0, "6.17.13": 403.0, "6.18.15": 406.0}.items()
+        ran = {
+            label: [ladder_records.result(ladder_records.Trial(per_page=n, functions=takes))]
+            for label, n in each
+        }
+        return claim(ladder_records.run(ran)), SimpleNamespace(folder=Path("run"))
+
+    monkeypatch.setattr(asked, "_counted", counted)
+    monkeypatch.setattr(asked, "expanded", lambda study: study)
+    told = CliRunner().invoke(cli, ["why", "munmap", "6.16", "6.18"])
+    assert rounds == [1, 3], told.output
+    assert "3 (--rounds 3) have other memory free in each." in " ".join(told.stdout.split())
 
 
 def test_a_later_kernel_that_cannot_be_compared_leaves_it_open() -> None:
@@ -120,6 +146,7 @@ def test_a_word_means_a_scenario(word: str, means: str) -> None:
         ("mincore", "names 6 scenarios; name one, such as mincore:"),
         ("pipe", "names 15 scenarios; name one, such as control:pipe"),
         ("munmapp", "did you mean munmap?"),
+        ("mprotekt", "did you mean mprotect?"),
         ("page faults", "names 46 scenarios; name one, such as demand_fault:"),
         ("nowhere", "names no scenario"),
     ],

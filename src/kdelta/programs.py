@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import os
 import re
 import shlex
@@ -23,7 +24,9 @@ from kdelta.arch import Arch
 from kdelta.errors import SpecError
 from kdelta.files import given
 from kdelta.guest import FILES, newc
-from kdelta.printable import printable
+from kdelta.printable import few, printable
+
+log = logging.getLogger(__name__)
 
 _MOST_BYTES = 64 << 20  # of all files; a guest holds them twice
 _MOST_FILES = 10_000  # below a folder
@@ -59,10 +62,16 @@ def taken(argv: Sequence[str], named: Sequence[str], architecture: Arch) -> str:
         cause = f"the program and its files have {size >> 20} MiB, and a guest takes 64 MiB"
         raise SpecError(cause, place=" ".join([str(program), *named]), action="name fewer files")
     folders = [_absolute(word) for word in argv[1:] if os.path.isdir(word)]  # noqa: PTH112
-    others = sum(
-        not any(own.is_relative_to(one) or one.is_relative_to(own) for own in map(_absolute, named))
+    others = [
+        one
         for one in folders
-    )
+        if not any(
+            own.is_relative_to(one) or one.is_relative_to(own) for own in map(_absolute, named)
+        )
+    ]
+    if others:
+        told = "%s in the guest is the guest's own; take files of yours with --file"
+        log.warning(told, few([str(one) for one in others]))
     start = _start([word for word in argv if word not in files], program, loaded)
     argv = [_in_guest(word, start) if word in files else word for word in argv]
     files = {_in_guest(name, start): file for name, file in files.items()}
@@ -70,7 +79,7 @@ def taken(argv: Sequence[str], named: Sequence[str], architecture: Arch) -> str:
     packed = newc((name, files[name].stat().st_mode, content) for name, content in held.items())
     inside = _in_guest(str(program), start)
     text = _text(argv, start, inside, held, cache.digest(packed))
-    text += f'#define KD_OTHERS {others}\n#include "program.h"\n'
+    text += '#include "program.h"\n'
     name = re.sub(r"[^A-Za-z0-9_-]", "_", program.name)[:64]
 
     def make(folder: Path) -> None:

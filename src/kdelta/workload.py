@@ -360,7 +360,8 @@ def chosen(word: str) -> str:
         cause = f"{quoted(word)} names {len(found)} scenarios"
         raise SpecError(cause, action=f"name one, such as {found[0]}")
     if not found:
-        near = meant(word, (one.name for name in names() for one in load(name).scenarios))
+        own = (one.name for name in names() for one in load(name).scenarios)
+        near = meant(word, (*names(), *own))
         raise SpecError(f"{quoted(word)} names no scenario", action=f"{near}{LIST_SCENARIOS}")
     return found[0]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import re
+import shlex
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -28,6 +29,7 @@ from kdelta.ladder.evidence import (
     points,
     scenarios,
 )
+from kdelta.printable import known as known_names
 from kdelta.printable import meant, printable
 from kdelta.procfs import compiler_family
 from kdelta.sample import TOTAL, ArmRecord, FunctionCount, Outcome, TrialResult
@@ -182,7 +184,7 @@ def explain(
     them although the comparison is INVALID.  Raises SpecError when a name does not fit the run.
     """
     record = find_point(record, point)
-    workload, name = find_scenario(record, scenario)
+    workload, name = find_scenario(record, scenario, old, new, point or "")
     was, now = find_counted(record, (workload, name), old, new)
     if was.arm is now.arm:
         raise SpecError(f"{old} and {new} are one kernel", action="name two")
@@ -415,23 +417,33 @@ def find_point(record: RunRecord, wanted: str | None) -> RunRecord:
     raise SpecError(cause, place=record.run_id, action=action)
 
 
-def find_scenario(record: RunRecord, text: str | None) -> tuple[str, str]:
-    """(workload, scenario) named "scenario" or "workload:scenario"; None: the only one."""
+def find_scenario(
+    record: RunRecord, text: str | None, old: str, new: str, point: str
+) -> tuple[str, str]:
+    """(workload, scenario) named "scenario" or "workload:scenario"; None: the only one.
+
+    old, new, point: of the command, which an error names with the scenario that changed most.
+    """
     known = scenarios(record)
     wanted = [pair for pair in known if text in (None, pair[1], ":".join(pair))]
     if len(wanted) == 1:
         return wanted[0]
-    names = ", ".join(":".join(pair) for pair in known)
-    spellings = (name for pair in known for name in (pair[1], ":".join(pair)))
-    near = meant(text, spellings) if text and not wanted else ""
     if not known:
         raise SpecError("the run has no trials", place=f"run {record.run_id}")
-    cause = f"the run has {len(known)} scenarios" if text is None else f"no one scenario {text}"
-    raise SpecError(
-        printable(cause),
-        place=f"run {record.run_id}",
-        action=printable(f"{near}name one with --scenario: {names}"),
-    )
+
+    def size(pair: tuple[str, str]) -> float:
+        was, now = find_counted(record, pair, old, new)
+        return _compared((was, now), TOTAL, record.study.thresholds.step_percent).factor
+
+    if text is None:
+        cause, most = f"the run has {len(known)} scenarios", max(known, key=size)
+        words = [record.run_id, old, new, "--scenario", ":".join(most)]
+        words += ["--point", point] if point else []
+        action = f"name one; that of the largest change: `kdelta explain {shlex.join(words)}`"
+    else:
+        names = (":".join(pair) if ":" in text else pair[1] for pair in known)
+        cause, action = f"no one scenario {text}", known_names(text, names)
+    raise SpecError(printable(cause), place=f"run {record.run_id}", action=printable(action))
 
 
 def find_counted(

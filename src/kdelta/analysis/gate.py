@@ -14,6 +14,7 @@ from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.ladder.evidence import ArmEvidence, compare_arms, debugging, gather, parts
 from kdelta.metric import Grade
+from kdelta.printable import told_name
 from kdelta.verdict.comparison import Comparison, Verdict
 
 
@@ -129,7 +130,7 @@ def gate(
         names = old.label, new.label
         again = [arm for arm in olds if arm.arm.control and method.baseline]
         found = compare_arms(method, old, new, *again[:1])
-        name = f"{workload}:{scenario} {point}".strip()
+        name = f"{told_name(workload, scenario)} {point}".strip()
         cases.append(_case(name, old, new, found, fail_on))
     return GateResult(
         run_id=record.run_id,

@@ -55,9 +55,8 @@ class SurveyCell:
     """One kernel in one scenario.  ratio: new/old against the nearest kernel above with a count.
 
     ratio None: there is none, for the reason in `note` ("skip", "invalid", "failed", "not run"),
-    or because it is the first count.  undecided: a change beyond the threshold that is no step.
-    signless: bytes by string instructions keep it from having a sign, or from being none.  by_hits:
-    the layouts that are hit do.
+    or because it is the first count.  undecided: but for the builds; a phase's, when
+    it changed beyond the threshold and is no step.
     """
 
     per_operation: float | None
@@ -65,8 +64,6 @@ class SurveyCell:
     note: str
     crossing: str = ""  # "gcc 14 -> gcc 16": the two were built by different compilers
     undecided: bool = False
-    signless: bool = False
-    by_hits: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,33 +228,14 @@ def _cell(
     measure = next((one for one in (rung.total, *rung.phases) if one.phase == phase), None)
     ratio, crossing = rung.ratio(phase).previous, judged.crossing if judged else ""
     note = "invalid" if judged and judged.verdict is Verdict.INVALID else ""
-    signless = bool(phase == TOTAL and judged and judged.signless)
-    by_hits = bool(phase == TOTAL and judged and judged.by_hits)
+    open_ = bool(phase == TOTAL and judged and judged.verdict is Verdict.UNDECIDED)
     moved = not crossing and not note and _beyond(ratio, step_percent)
     return SurveyCell(
         per_operation=measure.per_operation if measure else None,
         ratio=ratio,
         note=note,
         crossing=crossing,
-        undecided=signless or by_hits or (moved and not decided),
-        signless=signless,
-        by_hits=by_hits,
-    )
-
-
-def quiet(found: Survey) -> int:
-    """Scenarios in which nothing changed beyond the threshold and every kernel has a count."""
-    changed = {change.name for change in found.changes}
-    return sum(
-        row.name not in changed
-        and not any(
-            cell.note
-            or cell.undecided
-            or (cell.crossing and _beyond(cell.ratio, found.report.step_percent))
-            for cells in (row.cells, *row.phases.values())
-            for cell in cells
-        )
-        for row in found.rows
+        undecided=(open_ and not crossing) or (moved and not decided),
     )
 
 

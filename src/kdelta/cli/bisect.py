@@ -273,17 +273,13 @@ def carried_out(
     functions of the change.
     """
     journal = search.journal
-    try:
-        with held(journal.folder):
-            found = search.run()
-            # The bisection as a run, for every command that reads runs.
-            record = replace(evidence.record(journal), kdelta_version=options.VERSION)
-            if record.trials:  # else nothing could be built
-                RunJournal.create(journal.folder, record, anew=True)
-                bundle.write_run_files(record, journal.folder)
-    except KeyboardInterrupt:
-        say("\ninterrupted; the same command goes on", err=True)
-        raise
+    with held(journal.folder):
+        found = search.run()
+        # The bisection as a run, for every command that reads runs.
+        record = replace(evidence.record(journal), kdelta_version=options.VERSION)
+        if record.trials:  # else nothing could be built
+            RunJournal.create(journal.folder, record, anew=True)
+            bundle.write_run_files(record, journal.folder)
     findings, explained = search.instrument.findings(), None
     if found.comparison and found.comparison.verdict.is_step and findings.method.explains:
         ends = (findings.booted(point).label for point in (found.good, found.bad))

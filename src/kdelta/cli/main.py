@@ -8,6 +8,7 @@ import errno
 import fcntl
 import gc
 import importlib
+import io
 import logging
 import os
 import signal
@@ -244,8 +245,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         code = _fail(error.sentence(), error.exit_code, error.lines)
     except MemoryError:
         code = _fail(f"memory ran out; {_MACHINE_ACTIONS[errno.ENOMEM]}", _EXIT_MACHINE)
-    except (KeyboardInterrupt, click.Abort):
-        code = _fail("interrupted", EXIT_INTERRUPTED)
+    except (KeyboardInterrupt, click.Abort) as error:
+        next_ = f"{error}" or "the same command goes on with what is downloaded, built and counted"
+        code = _fail(f"interrupted; {next_}", EXIT_INTERRUPTED)
     except OSError as error:
         code = _operating_system(error)
     except Exception as error:  # noqa: BLE001 - the last door: a bug, told as one sentence
@@ -312,8 +314,9 @@ def _invoke(arguments: list[str]) -> int:
     except click.exceptions.Exit as ended:
         return ended.exit_code
     except click.ClickException as error:
-        with contextlib.suppress(OSError):
-            error.show()
+        told = io.StringIO()
+        error.show(told)
+        _tell(told.getvalue())
         return error.exit_code
     return 0
 
@@ -376,14 +379,18 @@ def _bug(error: Exception) -> int:
 
 
 def _fail(sentence: str, code: int, lines: Sequence[str] = ()) -> int:
-    """One line, but on a terminal, which would break it within words; then what can be pasted."""
+    """One line, but on a terminal; then what can be pasted."""
     told = f"kdelta: {' '.join(printable(sentence).split()).rstrip('.')}."
-    with contextlib.suppress(OSError):  # the exit code is said anyway
+    _tell("".join(f"{line}\n" for line in (told, *map(printable, lines))))
+    return code
+
+
+def _tell(text: str) -> None:
+    """Print to stderr; a terminal would break lines within words.  The exit code is said anyway."""
+    with contextlib.suppress(OSError):
         if sys.stderr.isatty():
             from kdelta.cli.printing import say
 
-            say(told, err=True)
+            say(text.removesuffix("\n"), err=True)
         else:
-            click.echo(told, err=True)
-        click.echo("".join(f"{printable(line)}\n" for line in lines), nl=False, err=True)
-    return code
+            click.echo(text, nl=False, err=True)

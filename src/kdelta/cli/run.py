@@ -306,7 +306,9 @@ def study_file(name: str) -> Path:
     if shipped.is_file():
         return shipped
     studies = sorted(file.stem for file in shipped.parent.glob("*.toml"))
-    near = meant(name, studies) or workload.meant_by(name)
+    near = meant(name, (*workload.names(), *studies))
+    if not any(study in near for study in studies):
+        near = workload.meant_by(name) or near
     action = f"{near}give WORKLOAD:SCENARIO, a TOML file, or a study: docs/studies.md"
     raise SpecError("no such study or scenario", place=name, action=action)
 
@@ -570,9 +572,8 @@ def _measured(
                     say(_VARIED, err=True)
                     journal.extend(more)
                     Runner(journal, placed, report).run(at_once)
-    except KeyboardInterrupt:
-        say(f"\ninterrupted; go on with: kdelta resume {journal.folder.name}", err=True)
-        raise
+    except KeyboardInterrupt as error:
+        raise KeyboardInterrupt(f"go on with: kdelta resume {journal.folder.name}") from error
     return journal
 
 

@@ -66,7 +66,8 @@ def why(what: str, old: str, new: str, runs: Path, means: Means, tree: Path | No
     study = expanded(spec.from_arguments([named], kernels, rounds=rounds))
     check_scenarios(study)
     found, journal = _counted(study, runs, means)
-    left = (rung.comparison for rung in page.left_open(found.report.ladders[0]))
+    left = [rung.comparison for rung in page.left_open(found.report.ladders[0])]
+    left += [whole.comparison] if (whole := page.whole(found)) else []
     may_be_chance = any(c and c.verdict is Verdict.UNDECIDED and not c.crossing for c in left)
     if rounds < LEAST_SEEDS and may_be_chance:
         say("a step may be chance: two more seeds are counted", err=True)

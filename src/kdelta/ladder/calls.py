@@ -322,7 +322,7 @@ def unlike_asked(old: Arm, new: Arm, phase: str) -> str:
     others are chance, and of few seeds all may be.
     """
     few_seeds = min(len(old), len(new)) < LEAST_SEEDS
-    seeds = f"; one seed may draw that, `kdelta run --rounds {LEAST_SEEDS}` tells" * few_seeds
+    seeds = f"; one seed may draw that, {LEAST_SEEDS} (--rounds {LEAST_SEEDS}) tell" * few_seeds
     for was, now in zip(zip(*old, strict=False), zip(*new, strict=False), strict=False):
         if phase not in (TOTAL, was[0].phase):
             continue

@@ -141,7 +141,8 @@ def _mend(old: KernelIdentity, new: KernelIdentity, scenario: str, *, apart: boo
     compiler, config = compiler_family(new.compiler), own if apart else ""
     whole = len({*references}) > 1  # of a series the archive has some source, of a release not
     sources = [_source(kernel, compiler, config, whole=whole) for kernel in (old, new)]
-    ways = {"build both alike" if apart else "or build both by one": sources}
+    slow = "two kernel builds, minutes each"
+    ways = {f"build both {'alike' if apart else 'by one'} ({slow})": sources}
     if not apart:
         ways = {"take packages of one compiler, where the archive has them": references, **ways}
     runs = [
@@ -150,7 +151,7 @@ def _mend(old: KernelIdentity, new: KernelIdentity, scenario: str, *, apart: boo
         if all(names) and len(set(names)) > 1
     ]
     what = "configuration" if apart else "compiler"
-    told = "; ".join(runs).removeprefix("or ") or f"build both with one {what}, and compare those"
+    told = "; or ".join(runs) or f"build both with one {what}, and compare those"
     return f"To decide, {told}"
 
 

@@ -13,16 +13,18 @@ from kdelta.rendering.formats import COUNTED, Cell, picked
 from kdelta.rendering.sentences import effort
 from kdelta.table.columns import (
     VERDICT_TONES,
+    Column,
     Line,
     Span,
     Tone,
     figure,
+    first_that_fits,
     paragraph,
     shortened,
-    table_of,
     verdict_span,
 )
 
+_NAME_WIDTHS = (44, 32, 20)
 _HEAD = (
     "run", "baseline_run", "scenario", "old", "new", "operation", "old_value", "new_value",
     "unit", "ratio", "verdict", "grade", "closes", "skipped", "reasons",
@@ -40,13 +42,15 @@ def show(found: GateResult) -> list[Line]:
             text = f"{case.name}: {case.comparison.verdict}: {case.why}"
             lines += paragraph(text, VERDICT_TONES[case.comparison.verdict])
     lines += [(), *paragraph(f"{found.old} -> {found.new}, {found.unit} per operation")]
-    names = shortened([case.name for case in cases], 44)
-    rows = (
-        (Span(name, Tone.BOLD), figure(o.old), figure(o.new), _change(found, o), _verdict(o))
-        for name, o in zip(names, cases, strict=True)
-    )
-    heads = ("scenario", "old", "new", "change", "")
-    return [*lines, *table_of(heads, rows, right=heads[1:3])]
+    columns = [
+        Column("old", (figure(case.old) for case in cases), right=True),
+        Column("new", (figure(case.new) for case in cases), right=True),
+        Column("change", (_change(found, case) for case in cases)),
+        Column("", map(_verdict, cases)),
+    ]
+    named = (shortened([case.name for case in cases], width) for width in _NAME_WIDTHS)
+    tables = [[Column("scenario", names, Tone.BOLD), *columns] for names in named]
+    return [*lines, *first_that_fits(tables)]
 
 
 def _conclusion(found: GateResult) -> str:

@@ -328,11 +328,13 @@ def first_of_counts(found: Explanation, point: str, workloads: Mapping[str, Work
         for value in (found.old_value, found.new_value)
     )
     phase = "" if found.phase == TOTAL else f", phase {found.phase}"
+    judged = found.comparison
+    told = judged.crossing or judged.verdict.is_step  # else a reader knows it
+    work = f", which is {effort(judged, timed=False)}" if told else ""
     return (
         f"{subject(found, point, workloads)}{phase} went from {was} instructions per"
         f" {per(found.operation)} on {found.old} to {now} on {found.new}:"
-        f" {change(found.comparison.ratio, 'instructions')}, which is"
-        f" {effort(found.comparison, timed=False)}{_options(found.comparison)}."
+        f" {change(judged.ratio, 'instructions')}{work}{_options(judged)}."
     )
 
 
@@ -353,6 +355,8 @@ def subject(named: Named, point: str, workloads: Mapping[str, Workload]) -> str:
         text = told_name(named.workload, named.scenario)
     elif _CALL.search(scenario.summary) or is_set(workload):
         text = scenario.summary
+        if ", " in re.sub(r"\(.*?\)", "", text):  # no verb can follow a list
+            text = f'"{text}"'
     else:
         text = f"{re.split(r':|, by ', workload.title)[0]} ({scenario.summary})"
     if scenario and not re.match(r"\w+\(|\w+:", text):  # the name of a call stays as it is

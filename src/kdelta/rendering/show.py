@@ -19,7 +19,7 @@ from kdelta.analysis.findings import (
     RunTraces,
     TraceTable,
 )
-from kdelta.ladder.counts import UNSEEN_PERCENT, Measure
+from kdelta.ladder.counts import Measure
 from kdelta.ladder.ladders import Ladder, Rung
 from kdelta.metric import number, plural
 from kdelta.procfs import compiler_short
@@ -46,7 +46,7 @@ from kdelta.table.columns import (
     tables_that_fit,
 )
 from kdelta.table.ladders import LadderView, page
-from kdelta.verdict.comparison import LEAST_SEEDS, Verdict
+from kdelta.verdict.comparison import Verdict
 
 if TYPE_CHECKING:
     from kdelta.analysis.lab import Survey, SurveyCell, SurveyRow, SurveyStep
@@ -440,8 +440,7 @@ def _survey_span(cells: Sequence[SurveyCell], at: int, step_percent: float) -> S
         return Span(cell.note or ABSENT, _NOTES.get(cell.note, Tone.PLAIN))
     percent = 100 * (cell.ratio - 1)
     if abs(percent) <= step_percent:
-        left_open = cell.signless or (cell.by_hits and not cell.crossing)
-        return Span(_SAME + _UNDECIDED, Tone.WARN) if left_open else Span(_SAME, Tone.FAINT)
+        return Span(_SAME + _UNDECIDED, Tone.WARN) if cell.undecided else Span(_SAME, Tone.FAINT)
     told = f"x{cell.ratio:.2f}" if cell.ratio >= 2 else f"{percent:+.0f}%"
     if cell.crossing:
         return Span(told + CROSSED, Tone.WARN)
@@ -473,14 +472,8 @@ def _survey_legend(found: Survey) -> Iterator[Line]:
     if any(row.phases for row in found.rows):
         told.append("below a scenario: its phases that changed where the sum over them did not")
     cells = [cell for row in found.rows for _, cells in _survey_rows(row) for cell in cells]
-    scattered = any(cell.undecided > (cell.signless or cell.by_hits) for cell in cells)
-    seeds = f" or are of too few seeds (--rounds {LEAST_SEEDS})"
-    few = seeds * (found.report.step_percent < UNSEEN_PERCENT)
-    why = [f"the counts scatter too much for it{few}"] * scattered
-    why += ["its string instructions handle other bytes"] * any(c.signless for c in cells)
-    why += ["other layouts are hit"] * any(c.by_hits for c in cells)
-    if why:
-        told.append(f"{_UNDECIDED}: UNDECIDED, {' or '.join(why)}")
+    if any(cell.undecided for cell in cells):
+        told.append(f"{_UNDECIDED}: UNDECIDED, `kdelta explain` says why")
     comparisons = [rung.comparison for each in found.report.ladders for rung in each.rungs]
     if apart := _apart(found):
         alike = "are of one compiler, what is between is not"
@@ -523,31 +516,26 @@ def _apart(found: Survey) -> list[str]:
 
 
 def _survey_steps(found: Survey) -> Iterator[Line]:
-    from kdelta.analysis.lab import quiet
-
     over = f"{plural(len(found.rows), 'scenario')} over {plural(len(found.kernels), 'kernel')}"
     above = f"above {found.report.step_percent:g} % in {over}"
-    steps = f"{plural(len(found.changes), 'step')} {above}, the largest first:"
-    yield from paragraph(steps if found.changes else f"No step {above}.", Tone.BOLD)
-    for change in found.changes:
-        yield from _survey_step(change)
-    rungs = [
+    left = [
         (ladder, rung, judged)
         for ladder in found.report.ladders
         for rung in ladder.rungs
-        if (judged := rung.comparison) and not judged.crossing  # those are nobody's answer anyway
+        if (judged := rung.comparison) and judged.verdict is Verdict.UNDECIDED
     ]
-    for by, pairs in (
-        ("the bytes of string instructions", [each for each in rungs if each[2].signless]),
-        ("the layouts that are hit", [each for each in rungs if each[2].by_hits]),
-    ):
-        if pairs:
-            yield from paragraph(f"UNDECIDED by {by}, {plural(len(pairs), 'pair')}:", Tone.BOLD)
-        for ladder, rung, judged in pairs:
-            yield from paragraph(f"{ladder.name}: {rung.previous} -> {rung.label}", Tone.WARN)
-            yield from paragraph(f"{'; '.join(judged.reasons)}.", indent="  ")
-    if calm := quiet(found):
-        yield from paragraph(f"{calm} of {len(found.rows)} scenarios: no step on any kernel.")
+    many = plural(len(left), "undecided comparison")
+    also, none = (f" and {many}", f" is decided: {many}") if left else ("", "")
+    steps = f"{plural(len(found.changes), 'step')} {above}{also}, the largest first:"
+    head = steps if found.changes else f"No step {above}{none}."
+    yield from paragraph(head, Tone.BOLD)
+    for change in found.changes:
+        yield from _survey_step(change)
+    if left:
+        ladder, rung, judged = max(left, key=lambda each: each[2].factor)
+        where = f"{ladder.name}, {rung.previous} -> {rung.label}"
+        told = f"The largest that is undecided: {where}: {'; '.join(judged.reasons)}."
+        yield from paragraph(told, Tone.BOLD)
 
 
 def _survey_step(change: SurveyStep) -> Iterator[Line]:

@@ -17,18 +17,27 @@ from kdelta.rendering import sentences
 from kdelta.rendering.explain import more
 from kdelta.sample import TOTAL
 from kdelta.table import counts
-from kdelta.table.columns import ABSENT, Column, Line, Tone, first_that_fits, paragraph, short
+from kdelta.table.columns import (
+    ABSENT,
+    Column,
+    Line,
+    Tone,
+    crossed_by,
+    first_that_fits,
+    paragraph,
+    short,
+)
 from kdelta.table.ladders import tables
-from kdelta.verdict.comparison import Verdict
+from kdelta.verdict.comparison import Comparison, Verdict
 from kdelta.workload import Workload, is_file
 
 _SEVERAL = 3  # kernels from which the two that were asked for have others between them
 _ANSWERS = {
-    Verdict.REGRESSION: "Yes:",
-    Verdict.IMPROVEMENT: "No, it got shorter:",
-    Verdict.SAME: "No:",
-    Verdict.UNDECIDED: "Undecided:",
-    Verdict.INVALID: "Not comparable:",
+    Verdict.REGRESSION: "Yes",
+    Verdict.IMPROVEMENT: "No, it got shorter",
+    Verdict.SAME: "No",
+    Verdict.UNDECIDED: "Undecided",
+    Verdict.INVALID: "Undecided, not comparable",
 }
 _OPEN = (Verdict.UNDECIDED, Verdict.INVALID)
 _MOST = 0.5  # share of a step from which a commit is named
@@ -44,10 +53,6 @@ def lines(
     opened: the largest change that is undecided, by function; None where there is none.
     """
     ladder = found.report.ladders[0]
-    for warned in found.report.debugging:
-        yield from paragraph(f"{warned}.", Tone.BAD)
-    if ladder.failing:
-        yield from paragraph(f"{ladder.failing}.", Tone.BAD)
     left = sorted(left_open(ladder), key=change, reverse=True)
     ends, said = _ends(found, ladder)
     step = [" ".join(_step(found, found.headline, workloads, ends))] if found.headline else []
@@ -57,11 +62,16 @@ def lines(
     largest = [*step, *told] if _decided_first(found) else [*told, *step]
     first, *rest = [ends, *largest] if ends else largest
     yield from paragraph(first, Tone.BOLD)
+    for warned in found.report.debugging:
+        yield from paragraph(f"{warned}.", Tone.BAD)
+    if ladder.failing:
+        yield from paragraph(f"{ladder.failing}.", Tone.BAD)
     yield from paragraph(counts.huge_pages(ladder))
     for text in rest:
         yield from ((), *paragraph(text))
     yield ()
     yield from tables(ladder, counts)
+    yield from paragraph("; ".join(counts.marks(ladder)), Tone.FAINT)
     for text in ladder.warnings if is_file(ladder.workload) else ():
         yield from paragraph(f"warning: {text}", Tone.BAD)
 
@@ -96,22 +106,30 @@ def functions(found: Explanation) -> list[str]:
     return [name for name in dict.fromkeys(names) if name != USER]
 
 
-def _ends(found: Claim, ladder: Ladder[Any]) -> tuple[str, str]:
-    """The kernels that were asked for against each other, "" where they stand beside each other,
-    and what of their builds forbids a verdict.
+def whole(found: Claim) -> Explanation | None:
+    """The kernels that were asked for against each other; None where they stand beside each other
+    or were timed.
     """
-    counted = [(rung, rung.total) for rung in ladder.rungs if rung.total]
+    ladder = found.report.ladders[0]
+    counted = [rung.label for rung in ladder.rungs if rung.total]
     if len(counted) < _SEVERAL or found.exact is None:
+        return None
+    return explain(found.exact, counted[0], counted[-1], scenario=ladder.reference)
+
+
+def _ends(found: Claim, ladder: Ladder[Any]) -> tuple[str, str]:
+    """What whole() says, and what of their builds forbids a verdict."""
+    if (both := whole(found)) is None:
         return "", ""
-    (old, first), (new, last) = counted[0], counted[-1]
-    judged = explain(found.exact, old.label, new.label, scenario=ladder.reference).comparison
-    was, now = first.per_operation, last.per_operation
-    percent = found.report.step_percent
-    steps = [told for rung, _ in counted if (told := _told_step(rung, percent))]
+    judged, percent = both.comparison, found.report.step_percent
+    per = {rung.label: rung.total.per_operation for rung in ladder.rungs if rung.total}
+    was, now = per[both.old], per[both.new]
+    steps = [told for rung in ladder.rungs if rung.total and (told := _told_step(rung, percent))]
     within = f", within {percent:g} %" * (judged.verdict is Verdict.SAME) + judged.hidden
     head = (
-        f"{_ANSWERS[judged.verdict]} {new.label} executes {number(now)} instructions per"
-        f" {last.operation}, {old.label} {number(was)}: {counts.times(now / was, percent)}{within}."
+        f"{_ANSWERS[judged.verdict]}{_since(judged)}: {both.new} executes {number(now)}"
+        f" instructions per {both.operation}, {both.old} {number(was)}:"
+        f" {counts.times(now / was, percent)}{within}."
     )
     decided = f"Decided steps: {', '.join(steps)}." if steps else ""
     open_ = f"Why: {'; '.join(judged.reasons)}." if judged.verdict in _OPEN else ""
@@ -124,14 +142,15 @@ def _told_step(rung: Rung[Any], percent: float) -> str:
     if judged is None or not (judged.verdict.is_step or judged.within) or judged.verdict in _OPEN:
         return ""
     size = f" {counts.times(judged.ratio, percent)}" if judged.verdict.is_step else ""
-    return f"{rung.label}{size}" + f" ({judged.within})" * bool(judged.within)
+    return f"{rung.previous} -> {rung.label}{size}" + f" ({judged.within})" * bool(judged.within)
 
 
 def _step(
     found: Claim, head: Headline, workloads: Mapping[str, Workload], ends: str
 ) -> Iterator[str]:
-    way = "Yes, since" if head.worse else "It got shorter in"
-    way = "The largest decided increase is in" if ends and head.worse else way
+    way = "Yes, since" if head.worse else "No, it got shorter in"
+    if ends:
+        way = f"The largest decided {'in' if head.worse else 'de'}crease is in"
     yield f"{way} {head.step.new}: {sentences.first_sentence(found, head, workloads)}"
     if found.explanation:
         yield from sentences.difference_sentences(found.explanation, None, None)[1:]
@@ -140,11 +159,10 @@ def _step(
 
 def _no_step(found: Claim, ladder: Ladder[Any]) -> str:
     if not any(rung.comparison for rung in ladder.rungs):
-        return f"Nothing can be said of {ladder.name}: no two kernels have a count."
+        return f"Undecided: of {ladder.name} no two kernels have a count."
     ends = f"{ladder.rungs[0].label} to {ladder.rungs[-1].label}"
     alike = f"no step of more than {found.report.step_percent:g} % from {ends}"
     alike += "".join(rung.comparison.hidden for rung in ladder.rungs if rung.comparison)
-    return f"No: {ladder.name} has {alike} ({sentences.TRUST[ladder.grade]})."
     return f"No: {ladder.name} has {alike} ({sentences.trust(ladder)})."
 
 
@@ -159,19 +177,25 @@ def _undecided(
     judged, ratio = rung.comparison, rung.ratio(TOTAL).previous
     if judged is None:
         return ""
-    why = "; ".join(judged.reasons)
+    why, began = "; ".join(judged.reasons), f"Undecided in {rung.label}{_since(judged)}"
     if lengths := counts.two_lengths(found.report.ladders[0], rung):
-        return f"Undecided in {rung.label}: {lengths}."
+        return f"{began}: {lengths}."
     if opened and opened.delta and (opened.old, opened.new) == (rung.previous, rung.label):
         # What of the builds differs stands in the reasons.
-        same = replace(opened.comparison, crossing="", options=(), differences=())
+        same = replace(judged, crossing="", options=(), differences=())
         opened, point = replace(opened, comparison=same), found.report.ladders[0].point
         head = sentences.first_of_counts(opened, point, workloads)
         told = sentences.difference_sentences(opened, None, None)[1:]
         why = f"Why undecided: {why}." if not said or judged.crossing != said else ""
-        return " ".join(filter(None, [f"Undecided in {rung.label}: {head}", *told, why]))
-    size = f": x{ratio:.3f}, {judged.verdict}" if ratio else f" is {judged.verdict}"
-    return f"{rung.previous} to {rung.label}{size}: {why}."
+        return " ".join(filter(None, [f"{began}: {head}", *told, why]))
+    size = f", x{ratio:.3f} of {rung.previous}" if ratio else ""
+    return f"{began}{size}: {why}."
+
+
+def _since(judged: Comparison) -> str:
+    """Why a change is undecided, where the builds are why."""
+    how = crossed_by([judged]) if judged.verdict is Verdict.UNDECIDED else ""
+    return f", since the two were built {how}" * bool(how)
 
 
 def commit_lines(

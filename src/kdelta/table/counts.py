@@ -133,8 +133,6 @@ def legend(report: RunLadders[Measure], ladder: Ladder[Measure]) -> Iterator[str
     yield f"verdict: of the step from {above}, grade {ladder.grade}"
     if _closed(ladder):
         yield "gap closed: of the study's gap, by this kernel"
-    if any(m.kind is LocationKind.MEDIAN for rung in ladder.rungs for m in rung.phases):
-        yield "~: median, no exact count"
     # What is done outside the windows: told, since nobody counts it.
     totals = [(rung.label, rung.total) for rung in ladder.rungs if rung.total]
     for who in dict.fromkeys(who for _, total in totals for who in total.left):
@@ -142,6 +140,13 @@ def legend(report: RunLadders[Measure], ladder: Ladder[Measure]) -> Iterator[str
         done = {"RCU": "freed later and not counted", "softirqs": "done in the windows or behind"}
         left = f"left to {who}, {done.get(who, 'done elsewhere and not counted')}"
         yield f"{left}, requests per {ladder.operation}: {', '.join(told)}"
+    yield from marks(ladder)
+
+
+def marks(ladder: Ladder[Measure]) -> Iterator[str]:
+    """What stands beside a value."""
+    if any(m.kind is LocationKind.MEDIAN for rung in ladder.rungs for m in rung.phases):
+        yield "~: median, no exact count"
     if how := crossed_by(rung.comparison for rung in ladder.rungs):
         yield f"{CROSSED}: the two were built {how}"
 
@@ -326,7 +331,7 @@ def _no_step(report: RunLadders[Measure], ladder: Ladder[Measure]) -> str:
     pairs = pairs if len(found) > 1 else found[0]
     if lengths := [told for rung in rungs if (told := two_lengths(ladder, rung))]:
         return f"{pairs}{largest}: {lengths[0]}."
-    return f"{pairs}{largest}: no step above {percent} is proven, and not every pair is decided."
+    return f"{pairs}{largest}: no step above {percent} is proven."
 
 
 def change(step: LadderStep, unit: str, step_percent: float = 0.0) -> str:

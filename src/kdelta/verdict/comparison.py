@@ -172,9 +172,8 @@ class Comparison:
     proven: other such options, of which no function that ran has code in either kernel.
     differences: what else of their builds differs, and is no commit.
     Of counts: difference, spread and handled (the difference in bytes by string instructions), per
-    operation.  signless: why these bytes keep the difference from having a sign, "" where it has.
-    by_hits: why layouts that are hit keep it from an answer, "" where they do not; rarely, why
-    windows of another length do.
+    operation.  signless: why these bytes keep the difference from having a sign, "" where it has;
+    rarely: why windows of another length do.
     failing: which system calls of the windows return errors, "" for none.  within: phases and calls
     that do not go as the sum does, "" for none.
     Of times: low..high, the interval of the ratio at 1 - alpha, and ratio within it.  mean_ratio,
@@ -200,7 +199,6 @@ class Comparison:
     spread: float | None = None
     handled: float | None = None
     signless: str = ""
-    by_hits: str = ""
     rarely: str = ""
     low: float | None = None
     high: float | None = None
@@ -268,21 +266,20 @@ def compare(
         old, new, told = paired
         verdict, reason = _decide(old, new, step_percent)
         reason += told
-    by_hits = _by_hits(old, new, verdict, step_percent)
-    if by_hits:
+    if by_hits := _by_hits(old, new, verdict, step_percent):
         verdict, reason = Verdict.UNDECIDED, f"{verdict} over all layouts ({reason}), {by_hits}"
     if verdict.is_step and _may_be_of_memory(old, new, unseen_percent):
         verdict = Verdict.UNDECIDED
         reason += (
             f", of fewer than {LEAST_SEEDS} seeds, in a path that takes or frees memory: what was"
             f" free at boot moves that by up to {unseen_percent:g} %;"
-            f" `kdelta run --rounds {LEAST_SEEDS}` has other memory free in each"
+            f" {LEAST_SEEDS} (--rounds {LEAST_SEEDS}) have other memory free in each"
         )
     if verdict.is_step and (old.unvaried or new.unvaried):
         verdict = Verdict.UNDECIDED
         reason += (
             f", of fewer than {LEAST_SEEDS} seeds: addresses, random numbers, free memory or ticks"
-            f" may have a part in it; `kdelta run --rounds {LEAST_SEEDS}` varies them"
+            f" may have a part in it; {LEAST_SEEDS} (--rounds {LEAST_SEEDS}) vary them"
         )
     open_already = verdict is Verdict.UNDECIDED
     apart = "" if open_already else _rarely_apart(old, new, verdict, step_percent)
@@ -298,7 +295,6 @@ def compare(
         spread=(old.spread + new.spread) / old.operations,
         handled=(new.handled - old.handled) / old.operations,
         signless=signless,
-        by_hits=by_hits,
         rarely=apart,
     )
 
