@@ -1624,8 +1624,8 @@ static const char *const kd_undone[] = {
 	"/proc/vmstat",		/* mm/vmstat.c: include/linux/vm_event_item.h */
 };
 static const char *const kd_undone_words[] = {
-	"Discard", "Drop", "Err", "Fail", "Lost", "NoPorts", "NoRoutes", "Overflow", "Prune",
-	"RateLimit", "Retrans", "Timeouts", "TooBig", "Truncated",
+	"DelayedACK", "Discard", "Drop", "Err", "Fail", "Lost", "NoPorts", "NoRoutes", "Overflow",
+	"Prune", "RateLimit", "Retrans", "Timeouts", "TooBig", "Truncated",
 	"allocstall", "compact_stall", "fail", "fallback", "oom_kill", "throttle",
 	"thp_fault_alloc",	/* a huge page may come and go within a window */
 };

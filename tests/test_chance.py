@@ -91,6 +91,15 @@ def test_one_window_of_forty_is_rare_when_every_seed_has_it() -> None:
     assert rare("work", light, 1000) is None
 
 
+def test_a_rare_length_that_the_other_kernel_has_commonly_may_be_chance() -> None:
+    was, now = reading(1000, far=(1203, 2)), reading(1200)
+    assert judged(was, now).verdict is Verdict.REGRESSION
+    was, now = (dataclasses.replace(one, program=(5, 5)) for one in (was, now))
+    for pair in ((was, now), (now, was)):
+        assert judged(*pair).verdict is Verdict.UNDECIDED
+        assert "are as long as the common ones on the" in " ".join(judged(*pair).reasons)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "verdict"),
     [(100, 100, Verdict.SAME), (100, 101, Verdict.SAME), (100, 102, Verdict.UNDECIDED)],

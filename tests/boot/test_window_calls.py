@@ -214,6 +214,12 @@ JUMPS = """
 	for (int n = 0; n < 32; n++)
 		((void (*)(void))(code + n * (newer ? 4096 : 65536)))();
 """
+LED = 'if (symlink("/proc", "/tmp/led")) return 1;' + SCATTERED.replace("/proc", "/tmp/led")
+DEEP = """
+	volatile char deep[2 << 20];
+	for (int n = 0; n < 32; n++)
+		deep[n * (newer ? 4096 : 65536)] = 1;
+"""
 PIPED = "int to[2]; if (pipe(to) || write(to[1], text, newer ? 32 : 64) < 0) return 1;"
 # Each line of a file of /proc, of another length on each kernel, is read by kdelta.h.
 READS = """
@@ -386,7 +392,9 @@ OTHER_DATA = "same code on other data makes +1,728.0 of +1,536.0 (bsearch"
         ("0", 'char told[16]; asm volatile("sgdt %0" : "=m"(told));', CALL,
          Verdict.UNDECIDED, "the kernel executes an instruction in the program's place"),
         ("0", SCATTERED, CALL, Verdict.UNDECIDED, "takes what /proc, /sys or /dev/kmsg says"),
+        ("0", LED, CALL, Verdict.UNDECIDED, "takes what /proc, /sys or /dev/kmsg says"),
         ("0", JUMPS, CALL, Verdict.UNDECIDED, "pages touched ("),
+        ("0", DEEP, CALL, Verdict.UNDECIDED, "pages touched ("),
         ("0", EDGE, "process_vm_writev(getpid(), &from, 1, &into, 1, 0);",
          Verdict.UNDECIDED, "process_vm_writev data 2 (digest"),
         ("0", ARENA, "for (int n = 0; n < 256; n++) at[(newer ? n : 255 - n) * 4096] = 1;",

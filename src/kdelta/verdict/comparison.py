@@ -351,8 +351,19 @@ def _rarely_apart(
     """Why the rare windows forbid what is said of the common ones, "" where they do not.
 
     They do where they alone make a step, or are further from the common ones; a step stands when
-    they only add to it, and a verdict that each window has.
+    they only add to it, and a verdict that each window has.  A step of a program that nobody has
+    looked at does not stand where one kernel's rare windows are as long as the other's common ones:
+    which are common may be a matter of time (an acknowledgement of TCP that a timer sends first).
     """
+    for side, other in ((old, new), (new, old)) if verdict.is_step and old.program else ():
+        for one in side.rare:
+            apart = abs(side.value - one.common + one.length - other.value)
+            if 100 * apart <= step_percent * other.value:
+                which, those = ("old", "new") if side is old else ("new", "old")
+                return (
+                    f"but {one.words} on the {which} kernel are as long as the common ones on the"
+                    f" {those} one: chance or time may decide which length is common"
+                )
     was, now = ({one.phase: one for one in side.rare} for side in (old, new))
     for phase in dict.fromkeys([*was, *now]):
         before, after = was.get(phase), now.get(phase)
