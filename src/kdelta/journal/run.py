@@ -323,7 +323,7 @@ def _sound(plan: _Plan) -> bool:
     arms = [arm.index for arm in plan.arms]
     of_arms = {trial.arm for trial in plan.trials} <= set(arms)
     named = re.fullmatch(r"[\w.+~=@,-]*", plan.run_id)
-    labels = {arm.label for arm in plan.arms if arm.label.isprintable()} - {""}
+    labels = {(arm.label, arm.point) for arm in plan.arms if arm.label and arm.label.isprintable()}
     told = bool(named) and len(labels) == len(arms)
     return told and once and of_arms and arms == list(range(len(arms)))
 

@@ -423,7 +423,7 @@ def _table(found: Claim, ladder: Ladder[Any]) -> Iterator[str]:
     yield from wrapped(_spread(found, ladder), "  ")
     if not found.timed and (huge := counts.huge_pages(ladder)):  # behind the colon: to its author
         yield from wrapped(f"{huge.removesuffix('.').partition(':')[0]}.", "  ")
-    for caveat in caveats(ladder):
+    for caveat in caveats(ladder, facts=ladder.workload.endswith(".c")):  # ours has audits
         yield from wrapped(f"{caveat}.", "  ")
     for rung, label in labelled:
         judged = rung.comparison

@@ -207,11 +207,11 @@ def _problems(ladder: Ladder[Any], view: LadderView, told: set[str]) -> Iterator
         yield from block
 
 
-def caveats(ladder: Ladder[Any]) -> Iterator[str]:
-    """What stands against its values, whoever reads them."""
+def caveats(ladder: Ladder[Any], *, facts: bool = True) -> Iterator[str]:
+    """What stands against its values, whoever reads them, and facts that may."""
     yield from (f"warning: {warning}" for warning in ladder.warnings)
     yield from (f"this machine: {doubt}" for doubt in ladder.doubts)
-    yield from (f"beside the counts: {fact}" for fact in ladder.beside)
+    yield from (f"beside the counts: {fact}" for fact in ladder.beside if facts)
 
 
 def _open(ladder: Ladder[Any], view: LadderView) -> dict[tuple[Verdict, str], list[str]]:
