@@ -2053,7 +2053,7 @@ kd_api int kd_loop_in_turns(void (*once)(void), bool processes)
 	return kd_finish();
 }
 
-#if defined(KD_WATCHED) && !defined(KD_PROGRAM) && !defined(KD_LONE)
+#if defined(KD_THEIRS) && !defined(KD_LONE)
 /* What a program's author has apart, nobody records. */
 #pragma GCC poison KD_APART kd_leave kd_back
 #endif

@@ -480,6 +480,8 @@ kd_api noinline void kd_lone_end(unsigned int phase)
 		kd_lone_end(phase);					\
 	} while (0)
 
+#ifdef KD_THEIRS
 #pragma GCC poison KD_APART kd_leave kd_back
+#endif
 
 #endif /* KDELTA_LONE_H */

@@ -89,9 +89,9 @@ def _mark(architecture: arch.Arch, code: int) -> bytes:
 
 def _theirs(source: Path, architecture: arch.Arch) -> Path:
     """A file outside this tree; one that does not call kd_start() is made to speak (lone.h)."""
+    taken = (source.parent / FILES).is_file()  # a program: guest/program.h
     headers = ["-isystem", str(data.directory("guest"))]
-    if (source.parent / FILES).is_file():  # of a program that was taken: guest/program.h
-        headers.append(f"-Wa,-I{source.parent}")
+    headers.append(f"-Wa,-I{source.parent}" if taken else "-DKD_THEIRS")
     lone = [f'-DKD_LONE="{source.stem}"', "-include", "lone.h"]
     return build.theirs(
         source,
