@@ -6,7 +6,6 @@ from __future__ import annotations
 import functools
 import gzip
 import hashlib
-import io
 import json
 import os
 import random
@@ -35,7 +34,7 @@ from kdelta.journal.run import RunRecord
 from kdelta.kernels.kernel import Kernel
 from kdelta.rendering.bundle import MERGED_VIEW
 from kdelta.run.dependencies import BUNDLE, again
-from kdelta.sample import Environment, TimeData
+from kdelta.sample import ArmRecord, Environment, TimeData
 from kdelta.table.columns import WIDTH, plain
 
 MIB = 1 << 20
@@ -179,42 +178,36 @@ def test_missing_and_unlisted_files_are_named(packed: Path, tmp_path: Path) -> N
 # ---- what a stranger may send --------------------------------------------------------------
 
 
+def head(name: str = "run/run.json", kind: bytes = tarfile.REGTYPE, size: int = 0) -> bytes:
+    member = tarfile.TarInfo(name)
+    member.type, member.size, member.linkname = kind, size, "/etc/passwd"
+    return member.tobuf()
+
+
 @pytest.mark.parametrize(
-    "name",
+    "member",
     [
-        "../out", "/etc/passwd", "run/../../out", "a/./b", "a//b", ".hidden", "a\\b", "a\nb",
-        "x" * 300, "run/\x1b[31m", "a/b/../c", "~/x y",
+        *map(head, [
+            "../out", "/etc/passwd", "run/../../out", "a/./b", "a//b", ".hidden", "a\\b", "a\nb",
+            "x" * 300, "run/\x1b[31m", "a/b/../c", "~/x y",
+        ]),
+        *(head(kind=kind) for kind in (
+            tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.DIRTYPE,
+            tarfile.GNUTYPE_SPARSE,
+        )),
     ],
 )  # fmt: skip
-def test_names_that_lead_elsewhere_are_refused(tmp_path: Path, name: str) -> None:
+def test_names_that_lead_elsewhere_links_devices_and_holes_are_refused(
+    tmp_path: Path, member: bytes
+) -> None:
     archive = tmp_path / "x.tar"
-    with tarfile.open(archive, "w") as tar:
-        tar.addfile(tarfile.TarInfo(name), io.BytesIO(b""))
+    archive.write_bytes(member + bytes(1024))
     (tmp_path / "in").mkdir()
     with pytest.raises(SpecError, match="not a bundle") as caught:
         unpack(archive, tmp_path / "in")
     assert caught.value.sentence().isprintable()
     assert not list((tmp_path / "in").rglob("*"))
     assert {path.name for path in tmp_path.iterdir()} == {"x.tar", "in"}
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [
-        tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.DIRTYPE,
-        tarfile.GNUTYPE_SPARSE,
-    ],
-)  # fmt: skip
-def test_links_devices_and_holes_are_refused(tmp_path: Path, kind: bytes) -> None:
-    archive = tmp_path / "x.tar"
-    with tarfile.open(archive, "w") as tar:
-        member = tarfile.TarInfo("run/run.json")
-        member.type, member.linkname = kind, "/etc/passwd"
-        tar.addfile(member)
-    (tmp_path / "in").mkdir()
-    with pytest.raises(SpecError, match="not a bundle"):
-        unpack(archive, tmp_path / "in")
-    assert not [path for path in (tmp_path / "in").rglob("*") if not path.is_dir()]
 
 
 @pytest.mark.parametrize(
@@ -237,12 +230,6 @@ def test_a_long_name_is_packed_and_unpacked(packed: Path, tmp_path: Path) -> Non
     (tmp_path / "x.tar").write_bytes(packing.packed(packed.parent / "run", {name: b"text"}))
     unpack(tmp_path / "x.tar", tmp_path)
     assert (tmp_path / name).read_bytes() == b"text"
-
-
-def head(name: str = "run/run.json", kind: bytes = tarfile.REGTYPE, size: int = 0) -> bytes:
-    member = tarfile.TarInfo(name)
-    member.type, member.size = kind, size
-    return member.tobuf()
 
 
 BEGIN = head(MANIFEST) + head()
@@ -272,14 +259,23 @@ def forged(packed: Path, path: Path, **changed: bytes) -> Result:
     return call(verify, sealed(files, path))
 
 
-def test_counts_that_unpack_to_too_much_are_told(
-    packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("run__trials__0000__counts.bin.gz", gzip.compress(b"\0" * (64 * MIB), mtime=0),
+         "it unpacks to more than 8 MiB"),
+        ("run__run.json", b'{"format": 99}', "the run has format 99"),
+    ],
+    ids=["counts", "plan"],
+)  # fmt: skip
+def test_what_unpacks_to_too_much_or_is_damaged_is_one_sentence(
+    name: str, content: bytes, told: str, packed: Path, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     monkeypatch.setattr("kdelta.journal.artifacts._MOST_RAW", 8 * MIB)
-    bomb = gzip.compress(b"\0" * (64 * MIB))
-    done = forged(packed, tmp_path / "x.tar", **{"run__trials__0000__counts.bin.gz": bomb})
+    done = forged(packed, tmp_path / "x.tar", **{name: content})
     assert done.exit_code == 1
-    assert "it unpacks to more than 8 MiB" in " ".join(done.output.split())
+    assert told in " ".join(done.output.split())
 
 
 def test_long_lines_and_escapes_reach_no_terminal(packed: Path, tmp_path: Path) -> None:
@@ -289,12 +285,6 @@ def test_long_lines_and_escapes_reach_no_terminal(packed: Path, tmp_path: Path) 
     assert "\x1b" not in done.output
     assert "\x07" not in done.output
     assert max(map(len, done.output.splitlines())) <= 100
-
-
-def test_a_damaged_plan_is_one_sentence(packed: Path, tmp_path: Path) -> None:
-    done = forged(packed, tmp_path / "x.tar", **{"run__run.json": b'{"format": 99}'})
-    assert done.exit_code == 1
-    assert "the run has format 99" in " ".join(done.output.split())
 
 
 def test_a_newer_bundle_is_called_that(packed: Path, tmp_path: Path) -> None:
@@ -548,28 +538,30 @@ def test_a_c_file_may_lie_elsewhere() -> None:
     assert merged({"a.tar": lying("."), "b.tar": other(lying("~/it"))}).equal
 
 
+def with_image(record: RunRecord, digest: str) -> tuple[ArmRecord, ...]:
+    """Its arms, of which one has another kernel."""
+    arm = replace(record.arms[1], kernel=replace(record.arms[1].kernel, image_sha256=digest))
+    return (record.arms[0], arm, *record.arms[2:])
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"scenarios": ("mincore:no_thp_pte_scan_4m",)}, "different studies: scenarios differs"),
-        ({"name": "x"}, "different studies: name differs"),
+        ({"study": replace(HERE.study, scenarios=("mincore:no_thp_pte_scan_4m",))},
+         "different studies: scenarios differs"),
+        ({"study": replace(HERE.study, name="x")}, "different studies: name differs"),
+        ({"arms": with_image(HERE, "ef" * 32)},
+         r"different kernels: 6\.17\.13 is not the other's 6\.17\.13"),
+        ({"arms": HERE.arms[:2]}, "3 of them and 2"),
+        ({"trials": (replace(HERE.trials[0], scenario="another"), *HERE.trials[1:])},
+         "different plans"),
     ],
-)
-def test_different_studies_are_refused(change: dict[str, object], why: str) -> None:
+    ids=["scenarios", "name", "kernel", "kernels", "trials"],
+)  # fmt: skip
+def test_what_is_no_one_study_is_refused(change: dict[str, object], why: str) -> None:
     with pytest.raises(SpecError, match=why) as caught:
-        merged({"a.tar": HERE, "b.tar": other(HERE, study=replace(HERE.study, **change))})
+        merged({"a.tar": HERE, "b.tar": other(HERE, **change)})
     assert "a.tar and b.tar" in caught.value.sentence()
-
-
-def test_different_kernels_are_refused() -> None:
-    arm = replace(HERE.arms[1], kernel=replace(HERE.arms[1].kernel, image_sha256="ef" * 32))
-    arms = (HERE.arms[0], arm, HERE.arms[2])
-    with pytest.raises(
-        SpecError, match=r"different kernels: 6\.17\.13 is not the other's 6\.17\.13"
-    ):
-        merged({"a.tar": HERE, "b.tar": other(HERE, arms=arms)})
-    with pytest.raises(SpecError, match="3 of them and 2"):
-        merged({"a.tar": HERE, "b.tar": other(HERE, arms=HERE.arms[:2])})
 
 
 def test_one_run_counts_once() -> None:
@@ -577,12 +569,6 @@ def test_one_run_counts_once() -> None:
         merged({"a.tar": HERE, "b.tar": HERE})
     with pytest.raises(SpecError, match="no several machines"):
         merged({"a.tar": HERE})
-
-
-def test_other_trials_are_another_plan() -> None:
-    trials = (replace(HERE.trials[0], scenario="another"), *HERE.trials[1:])
-    with pytest.raises(SpecError, match="different plans"):
-        merged({"a.tar": HERE, "b.tar": other(HERE, trials=trials)})
 
 
 # ---- times ---------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -130,20 +131,25 @@ def series(*names: str, base: str = "base") -> PatchSeries:
     return PatchSeries(title="t", cover="", base=tree(base), steps=tuple(steps), own=True)
 
 
-def along(
-    monkeypatch: pytest.MonkeyPatch,
-    *names: str,
-    base: str = "base",
-    changed: str = "change_pte_range",
-    lines: bool = False,
-    tolerance: float = 1.0,
-) -> tuple[check_series.CheckedSeries, Counts]:
-    known = frozenset(changed.split())
-    monkeypatch.setattr(check_series, "changed_code", lambda _old, _new: (known, lines))
-    counts = Counts()
-    steps = series(*names, base=base)
-    found = check_series.checked(steps, SCENARIOS, Made(), counts, lambda _line: None, tolerance)  # type: ignore[arg-type]
-    return found, counts
+Along = Callable[..., tuple[check_series.CheckedSeries, Counts]]
+
+
+@pytest.fixture
+def along(monkeypatch: pytest.MonkeyPatch) -> Along:
+    """Checks a series of kernels of these names: what is found, and what was counted."""
+
+    def check(
+        *names: str, base: str = "base", changed: str = "change_pte_range", lines: bool = False,
+        made: Made | None = None, counts: Counts | None = None, **how: Any,
+    ) -> tuple[check_series.CheckedSeries, Counts]:  # fmt: skip
+        known = frozenset(changed.split())
+        monkeypatch.setattr(check_series, "changed_code", lambda _old, _new: (known, lines))
+        counts, steps = counts or Counts(), series(*names, base=base)
+        how = {"report": lambda _line: None, "tolerance": 1.0, **how}
+        found = check_series.checked(steps, SCENARIOS, made or Made(), counts, **how)  # type: ignore[arg-type]
+        return found, counts
+
+    return check
 
 
 def paged(
@@ -163,10 +169,8 @@ def ruling_of(found: check_series.CheckedSeries) -> Ruling:
     return paged(series(), found).decision
 
 
-def test_only_what_executes_a_changed_function_is_counted_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    found, counts = along(monkeypatch, "1100")
+def test_only_what_executes_a_changed_function_is_counted_again(along: Along) -> None:
+    found, counts = along("1100")
     assert counts.again() == {("1100", SCENARIOS[1])}
     (path,) = check_series.path_rows(found)
     assert (path.change, path.before, path.after, path.patch) == (Effect.MORE, 100, 110, 1)
@@ -174,9 +178,9 @@ def test_only_what_executes_a_changed_function_is_counted_again(
     assert ruling_of(found) is Ruling.REJECT
 
 
-def test_hundredths_of_percent_are_told_and_are_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hundredths_of_percent_are_told_and_are_no_change(along: Along) -> None:
     every = " ".join(EXECUTED.values())
-    found, _ = along(monkeypatch, "100040", base="100000", changed=every)
+    found, _ = along("100040", base="100000", changed=every)
     assert {(path.change, path.reason) for path in check_series.path_rows(found)} == {
         (Effect.SLIGHT, "+4")
     }
@@ -202,26 +206,24 @@ def test_hundredths_of_percent_are_told_and_are_no_change(monkeypatch: pytest.Mo
     ],
 )
 def test_a_page_that_is_copied_by_one_instruction_is_no_less_work(
-    monkeypatch: pytest.MonkeyPatch, name: str, tolerance: float, change: Effect, ruling: Ruling
+    along: Along, name: str, tolerance: float, change: Effect, ruling: Ruling
 ) -> None:
-    found, _ = along(monkeypatch, name, tolerance=tolerance)
+    found, _ = along(name, tolerance=tolerance)
     (path,) = check_series.path_rows(found)
     assert path.change is change
     assert (" bytes that string instructions" in path.reason) is (change is Effect.OPEN)
     assert ruling_of(found) is ruling
 
 
-def test_a_path_of_as_many_instructions_that_clears_less_is_no_question(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    found, _ = along(monkeypatch, "1000", base="1000+40960")
+def test_a_path_of_as_many_instructions_that_clears_less_is_no_question(along: Along) -> None:
+    found, _ = along("1000", base="1000+40960")
     reasons = {(path.change, path.reason) for path in check_series.path_rows(found)}
     assert reasons == {(Effect.EQUAL, "-4,096 bytes that string instructions copy or clear")}
     assert ruling_of(found) is Ruling.ACCEPT
 
 
-def test_the_patch_with_the_largest_part_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    found, _ = along(monkeypatch, "1010", "1110", "1100")
+def test_the_patch_with_the_largest_part_is_named(along: Along) -> None:
+    found, _ = along("1010", "1110", "1100")
     (path,) = check_series.path_rows(found)
     assert (path.patch, path.after) == (2, 110)
     assert [row.longer for row in found.patches] == [1, 1, 0]
@@ -229,23 +231,19 @@ def test_the_patch_with_the_largest_part_is_named(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("wrong", ["broken", "panics"])
-def test_the_others_go_on_without_a_patch_that_has_no_kernel(
-    monkeypatch: pytest.MonkeyPatch, wrong: str
-) -> None:
-    found, _ = along(monkeypatch, wrong, "1005")
+def test_the_others_go_on_without_a_patch_that_has_no_kernel(along: Along, wrong: str) -> None:
+    found, _ = along(wrong, "1005")
     said = {"broken": "expected ;", "panics": "does not boot"}[wrong]
     assert said in found.patches[0].wrong
     assert check_series.path_rows(found)[0].after == 100.5
     assert ruling_of(found) is Ruling.UNDECIDED
 
 
-def test_a_kernel_that_dies_on_a_path_is_the_first_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_that_dies_on_a_path_is_the_first_line(along: Along) -> None:
     said: list[str] = []
-    monkeypatch.setattr(check_series, "changed_code", lambda *_: ({"change_pte_range"}, False))
-    steps, counts = series("oopses", base="1000"), Counts()
-    found = check_series.checked(steps, SCENARIOS, Made(), counts, said.append, 1.0)  # type: ignore[arg-type]
+    found, counts = along("oopses", base="1000", report=said.append)
     assert counts.asked.count(("oopses", SCENARIOS[1])) == 1  # it is not kept, and takes a minute
-    page = paged(steps, found)
+    page = paged(series("oopses"), found)
     assert (page.decision, page.why) == (
         "UNDECIDED", "the patched kernel died on 1 path: Oops: 0002",
     )  # fmt: skip
@@ -253,20 +251,15 @@ def test_a_kernel_that_dies_on_a_path_is_the_first_line(monkeypatch: pytest.Monk
     assert f"{SCENARIOS[1]} (base pages): not compared, oopses: Oops: 0002" in "".join(said)
 
 
-def test_what_names_a_changed_function_is_counted_first_and_told_at_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(check_series, "changed_code", lambda *_: ({"change_pte_range"}, False))
+def test_what_names_a_changed_function_is_counted_first_and_told_at_once(along: Along) -> None:
     said: list[str] = []
-    counts = Counts()
-    steps = series("1100", base="1000")
     so_far: list[tuple[int, str, int]] = []
 
     def each_row(found: check_series.CheckedSeries, at: int) -> None:
-        page = paged(steps, found)
+        page = paged(series("1100"), found)
         so_far.append((at, page.decision, page.patches[0].longer))
 
-    check_series.checked(steps, SCENARIOS, Made(), counts, said.append, 1.0, each_row)  # type: ignore[arg-type]
+    _, counts = along("1100", base="1000", report=said.append, each_row=each_row)
     assert so_far == [(1, "REJECT", 1), (2, "REJECT", 1)]
     assert counts.asked[-3:] == [
         ("1100", SCENARIOS[1]), ("1000", SCENARIOS[1]), ("1000", SCENARIOS[0]),
@@ -280,8 +273,8 @@ def test_what_names_a_changed_function_is_counted_first_and_told_at_once(
     ]
 
 
-def test_each_patch_has_its_part_of_a_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    found, _ = along(monkeypatch, "1100", "990", base="1000")
+def test_each_patch_has_its_part_of_a_path(along: Along) -> None:
+    found, _ = along("1100", "990", base="1000")
     (path,) = check_series.path_rows(found)
     assert [(part.patch, round(part.percent, 2), part.change) for part in path.parts] == [
         (1, 10.0, Effect.MORE), (2, -10.0, Effect.LESS),
@@ -293,9 +286,9 @@ def test_each_patch_has_its_part_of_a_path(monkeypatch: pytest.MonkeyPatch) -> N
     assert [row.worst for row in rows] == [path.scenario, "b"]  # patch 2 made none longer
 
 
-def test_who_pays_for_patch_1_and_who_gains_by_patch_3(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_pays_for_patch_1_and_who_gains_by_patch_3(along: Along) -> None:
     names = ("1100", "1100", "900")
-    found, _ = along(monkeypatch, *names, base="1000")
+    found, _ = along(*names, base="1000")
     page = paged(series(*names, base="1000"), found)
     assert [(row.longer, row.shorter) for row in page.patches] == [(1, 0), (0, 0), (0, 1)]
     text = " ".join(view.text(page).split())
@@ -307,13 +300,11 @@ def test_who_pays_for_patch_1_and_who_gains_by_patch_3(monkeypatch: pytest.Monke
     assert cells in view.html(page)
 
 
-def test_a_kernel_whose_changes_nothing_executes_has_to_boot(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    found, counts = along(monkeypatch, "panics", changed="kernel_init")
+def test_a_kernel_whose_changes_nothing_executes_has_to_boot(along: Along) -> None:
+    found, counts = along("panics", changed="kernel_init")
     assert "does not boot: Kernel panic" in found.patches[0].wrong
     assert ruling_of(found) is Ruling.UNDECIDED
-    found, counts = along(monkeypatch, "1100", changed="kernel_init")
+    found, counts = along("1100", changed="kernel_init")
     assert counts.again() == {("1100", SCENARIOS[0])}
     assert not found.patches[0].wrong
     assert not check_series.path_rows(found)  # one count of it is no answer
@@ -321,61 +312,57 @@ def test_a_kernel_whose_changes_nothing_executes_has_to_boot(
 
 @pytest.mark.parametrize(("name", "lines"), [("base-again", False), ("1000-comment", True)])
 def test_an_image_that_is_the_same_or_of_other_line_numbers_is_not_counted(
-    monkeypatch: pytest.MonkeyPatch, *, name: str, lines: bool
+    along: Along, *, name: str, lines: bool
 ) -> None:
-    found, counts = along(monkeypatch, name, changed="", lines=lines)
+    found, counts = along(name, changed="", lines=lines)
     assert found.patches[0].same_image
     assert not counts.again()
     assert ruling_of(found) is Ruling.ACCEPT
 
 
-def test_another_image_without_a_changed_function_is_counted_whole(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_another_image_without_a_changed_function_is_counted_whole(along: Along) -> None:
     """What differs is data, and data decide paths."""
-    found, counts = along(monkeypatch, "1000-data", changed="")
+    found, counts = along("1000-data", changed="")
     assert counts.again() == {("1000-data", name) for name in SCENARIOS}
     assert {path.change for path in check_series.path_rows(found)} == {Effect.EQUAL}
     assert found.data_only
     assert ruling_of(found) is Ruling.ACCEPT
 
 
-def test_silence_is_not_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    found, _ = along(monkeypatch, "1100", changed="never_run")
+def test_silence_is_not_the_same(along: Along) -> None:
+    found, _ = along("1100", changed="never_run")
     assert check_series.path_rows(found) == ()
     assert ruling_of(found) is Ruling.UNDECIDED
 
 
-def test_another_name_of_what_is_executed_is_executed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_name_of_what_is_executed_is_executed(
+    along: Along, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A system call has two, and counts have one of them."""
     both = frozenset(["mincore_pte_range", "__do_sys_it"])
     monkeypatch.setattr(check_series, "_aliases", lambda _kernel, _names: dict.fromkeys(both, both))
-    found, _ = along(monkeypatch, "1100")
+    found, _ = along("1100")
     assert both <= found.executed
     assert "change_pte_range" in found.executed
     assert "never_run" not in found.executed
 
 
-def test_a_base_that_counts_nothing_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_base_that_counts_nothing_is_an_error(along: Along) -> None:
     with pytest.raises(SpecError, match="Kernel panic"):
-        along(monkeypatch, base="panics")
+        along(base="panics")
 
 
-def test_the_title_of_a_cover_letter_is_no_part_of_its_first_sentence(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    found, _ = along(monkeypatch, "1100")
+def test_the_title_of_a_cover_letter_is_no_part_of_its_first_sentence(along: Along) -> None:
+    found, _ = along("1100")
     letter = replace(series("1100"), cover="mm: a series of 2\nmprotect() becomes 12 % faster.")
     page = paged(letter, found)
     assert page.sentences == ("mprotect() becomes 12 % faster.",)
     assert page.claims == ()
 
 
-def test_claims_are_judged_on_every_architecture_and_change_no_decision(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    found, _ = along(monkeypatch, "995")
-    arm, _ = along(monkeypatch, "1005")
+def test_claims_are_judged_on_every_architecture_and_change_no_decision(along: Along) -> None:
+    found, _ = along("995")
+    arm, _ = along("1005")
     arm.base = replace(arm.base, arch="arm64")
     side = replace(arm, compiler="cross", null="n")
     words = [f"{SCENARIOS[1]} less 0.4", f"{SCENARIOS[0]} same", "unmap:munmap less"]
@@ -410,10 +397,10 @@ Signed-off-by: A <a@b.c>
 
 
 def test_the_command_counts_and_judges_what_a_mail_declares(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    along: Along, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Builds and guests apart, from the mail to the page and the exit code."""
-    found, _ = along(monkeypatch, "900")
+    found, _ = along("900")
     counted: list[str] = []
 
     def side(self: _Check, *_: object) -> check_series.CheckedSeries:
@@ -442,9 +429,9 @@ def test_the_command_counts_and_judges_what_a_mail_declares(
 
 
 def test_an_interrupted_check_says_what_is_kept_and_is_resumed(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    along: Along, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    found, _ = along(monkeypatch, "900")
+    found, _ = along("900")
     ends: list[type[BaseException]] = [KeyboardInterrupt]
 
     def side(self: _Check, *_: object) -> check_series.CheckedSeries:
@@ -512,8 +499,8 @@ def test_all_that_needs_no_source_is_said_before_one_is_fetched(
         assert words_of_it in error.sentence()
 
 
-def test_no_claim_is_judged_where_a_patch_has_no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    found, _ = along(monkeypatch, "broken", "900")
+def test_no_claim_is_judged_where_a_patch_has_no_kernel(along: Along) -> None:
+    found, _ = along("broken", "900")
     declared = check_series.declared("", (), [f"{SCENARIOS[1]} less"])
     (claim,) = paged(series("900"), found, declared=declared).claims
     assert (claim.verdict, claim.why) == (ClaimVerdict.UNDECIDED, "there is no kernel of patch 1")
@@ -521,9 +508,9 @@ def test_no_claim_is_judged_where_a_patch_has_no_kernel(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize(("names", "paths"), [(("broken",), 0), (("1100", "broken"), 1)])
 def test_nothing_is_the_same_by_a_patch_that_does_not_build(
-    monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...], paths: int
+    along: Along, names: tuple[str, ...], paths: int
 ) -> None:
-    found, counts = along(monkeypatch, *names, base="1000", tolerance=20.0)
+    found, counts = along(*names, base="1000", tolerance=20.0)
     assert len(counts.asked) == (4 if paths else 1)  # that the base boots
     page = paged(series(*names), found)
     assert page.why == f"patch {len(names)} does not build: mm/x.c:1: expected ;"
@@ -534,9 +521,9 @@ def test_nothing_is_the_same_by_a_patch_that_does_not_build(
     assert len(check_series.so_far([found], SCENARIOS).splitlines()) == 1
 
 
-def test_another_architecture_rejects_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    found, _ = along(monkeypatch, "1005")
-    arm, _ = along(monkeypatch, "1100")
+def test_another_architecture_rejects_too(along: Along) -> None:
+    found, _ = along("1005")
+    arm, _ = along("1100")
     arm.base = replace(arm.base, arch="arm64")
     side = replace(arm, compiler="cross", null="n")
     page = paged(series("1005"), found, side)
@@ -546,29 +533,23 @@ def test_another_architecture_rejects_too(monkeypatch: pytest.MonkeyPatch) -> No
     assert any("architectures than x86-64, arm64" in each for each in page.limits)
 
 
-def test_a_null_that_counts_otherwise_ends_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check_series, "changed_code", lambda *_: ({"change_pte_range"}, False))
-    steps = series("1100", base="1000")
-    found = check_series.checked(steps, SCENARIOS, Made("1000"), Counts(), lambda _line: None)  # type: ignore[arg-type]
+def test_a_null_that_counts_otherwise_ends_the_check(along: Along) -> None:
+    found, _ = along("1100", base="1000", made=Made("1000"))
     assert len(found.executing) == 1
     with pytest.raises(SpecError, match=r"the null differs from the base: .*\+10\.00 %"):
-        check_series.checked(steps, SCENARIOS, Made("1100"), Counts(), lambda _line: None)  # type: ignore[arg-type]
+        along("1100", base="1000", made=Made("1100"))
 
 
-def test_a_path_that_the_null_counts_otherwise_is_not_compared(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    known = frozenset(EXECUTED.values())
-    monkeypatch.setattr(check_series, "changed_code", lambda *_: (known, False))
-
+def test_a_path_that_the_null_counts_otherwise_is_not_compared(along: Along) -> None:
     class Apart(Counts):
         def one(self, kernel: Kernel, scenario: str, *, used: bool | None = None) -> Counted:
             other = kernel.name == "1000-again" and scenario == SCENARIOS[0]
             own = replace(kernel, name="1001") if other else kernel
             return super().one(own, scenario, used=used)
 
-    steps = series("1100", base="1000")
-    found = check_series.checked(steps, SCENARIOS, Made("1000-again"), Apart(), lambda _line: None)  # type: ignore[arg-type]
+    every = " ".join(EXECUTED.values())
+    made, steps = Made("1000-again"), series("1100", base="1000")
+    found, _ = along("1100", base="1000", changed=every, made=made, counts=Apart())
     page = paged(steps, found)
     assert [(row.change, row.reason) for row in page.paths] == [
         (Effect.OPEN, "the null differs from the base by +0.10 %: mincore_pte_range +0.1"),
@@ -580,22 +561,17 @@ def test_a_path_that_the_null_counts_otherwise_is_not_compared(
     assert page.why.startswith("the null differs from the base on 1 path; build whole kernels")
 
 
-def test_a_path_that_memory_alone_moves_is_counted_in_one_guest(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(check_series, "changed_code", lambda *_: ({"change_pte_range"}, False))
-    steps = series("1200", "1005", base="1000")
-    found = check_series.checked(steps, SCENARIOS, Made("1050@1000"), Counts(), lambda _line: None)  # type: ignore[arg-type]
+def test_a_path_that_memory_alone_moves_is_counted_in_one_guest(along: Along) -> None:
+    found, _ = along("1200", "1005", base="1000", made=Made("1050@1000"))
     assert not found.apart
     (path,) = check_series.path_rows(found)
     assert (path.before, path.after, path.change) == (100, 100.5, Effect.MORE)
-    page = paged(steps, found)
+    page = paged(series("1200", "1005", base="1000"), found)
     assert page.decision is Ruling.ACCEPT
     assert "moves 1 path by up to +5.00 % (mprotect:anon_toggle_4m)" in page.null
 
 
-def test_the_null_is_of_the_last_patch_that_has_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check_series, "changed_code", lambda *_: ({"change_pte_range"}, False))
+def test_the_null_is_of_the_last_patch_that_has_a_kernel(along: Along) -> None:
     asked = list[SourceTree]()
 
     class Asked(Made):
@@ -603,7 +579,6 @@ def test_the_null_is_of_the_last_patch_that_has_a_kernel(monkeypatch: pytest.Mon
             asked.append(last)
             return super().null(last)
 
-    steps = series("1100", "broken")
-    found = check_series.checked(steps, SCENARIOS, Asked("base"), Counts(), lambda _line: None)  # type: ignore[arg-type]
+    found, _ = along("1100", "broken", made=Asked("base"))
     assert asked == [tree("1100")]
     assert not found.apart

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import run_records
+from command_line import ended
 from kdelta.cli import run as execution
-from kdelta.cli.main import main
 from kdelta.errors import InfraError
 from kdelta.journal.run import RunJournal
 from kdelta.sample import Outcome, TrialResult
@@ -30,16 +30,6 @@ title = "A demo"
 scenarios = ["{GOOD}"]
 kernels = ["6.16", "6.17"]
 """
-
-
-def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str]:
-    """Exit status and the sentence, which has to be one line and no traceback."""
-    with pytest.raises(SystemExit) as ended:
-        main([str(word) for word in arguments])
-    error = capsys.readouterr().err
-    assert "Traceback" not in error
-    assert isinstance(ended.value.code, int)
-    return ended.value.code, error
 
 
 @pytest.fixture(autouse=True)
@@ -69,9 +59,8 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_wrong_input_is_one_sentence_and_makes_no_run(
     arguments: list[str], sentence: str, runs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    status, error = refused(capsys, "run", *arguments)
-    assert status == 2, error
-    assert sentence in error
+    done = ended(capsys, "run", *arguments)
+    assert (done.status, sentence in done.err) == (2, True), done.err
     assert not runs.exists()
 
 
@@ -80,20 +69,18 @@ def test_a_study_with_a_wrong_key_names_file_and_key(
 ) -> None:
     study = tmp_path / "demo.toml"
     study.write_text(STUDY + "[machine]\ncpu = 2\n")
-    status, error = refused(capsys, "run", study)
-    assert status == 2
-    assert str(study) in error
-    assert "cpu" in error
+    done = ended(capsys, "run", study)
+    assert done.status == 2
+    assert str(study) in done.err
+    assert "cpu" in done.err
     study.write_text(STUDY.replace(GOOD, "mincore:nothing"))
-    status, error = refused(capsys, "run", study)
-    assert status == 2
-    assert 'no scenario "nothing"' in error
+    done = ended(capsys, "run", study)
+    assert (done.status, 'no scenario "nothing"' in done.err) == (2, True)
 
 
 def test_no_run_to_resume(capsys: pytest.CaptureFixture[str]) -> None:
-    status, error = refused(capsys, "resume")
-    assert status == 2
-    assert "there are no runs yet" in error
+    done = ended(capsys, "resume")
+    assert (done.status, "there are no runs yet" in done.err) == (2, True)
 
 
 def test_a_run_that_another_process_executes(
@@ -108,9 +95,9 @@ def test_a_run_that_another_process_executes(
     monkeypatch.setattr("kdelta.run.exact.bench_of", lambda *_, **__: None)
     monkeypatch.setattr("kdelta.run.exact.ExactTrials", lambda *_, **__: None)
     with journal.executing():
-        status, error = refused(capsys, "resume", "one")
-    assert status == 3
-    assert f"run one is being executed by process {os.getpid()}" in error
+        done = ended(capsys, "resume", "one")
+    assert done.status == 3
+    assert f"run one is being executed by process {os.getpid()}" in done.err
 
 
 def test_scenarios_that_keep_to_base_pages_are_named_where_mthp_is_asked(
@@ -135,10 +122,7 @@ def test_scenarios_that_keep_to_base_pages_are_named_where_mthp_is_asked(
 def test_a_finished_run_is_only_answered(runs: Path) -> None:
     folder = runs / "one"
     journal = RunJournal.create(folder, run_records.new_run(run_id="one"))
-    with journal.executing():
-        for trial in journal.pending():
-            journal.claim(trial.index)
-            journal.finish(trial.index, run_records.result_of(trial.index))
+    run_records.execute(journal)
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_SCENARIOS], capture_output=True, text=True, check=False,
         timeout=60,

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kernel_image
-from kdelta.cli import main as cli_main
+from command_line import ended
 from kdelta.codegen.table import Change, changed_names, compare
 from kdelta.disassembly import image, kallsyms, objects
 from kdelta.disassembly.code import Code, Flow, Instruction
@@ -297,17 +297,9 @@ def kernels(tmp_path: Path) -> str:
     return ",".join(paths)
 
 
-def run(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as ended:
-        cli_main.main(["codegen", *arguments])
-    assert isinstance(ended.value.code, int)
-    return ended.value.code
-
-
 def test_two_images_are_compared(kernels: str, capsys: pytest.CaptureFixture[str]) -> None:
-    status = run("scan", "--kernels", kernels, "--side-by-side", "--listing")
-    said = capsys.readouterr()
-    assert status == 0, said.err
+    said = ended(capsys, "codegen", "scan", "--kernels", kernels, "--side-by-side", "--listing")
+    assert said.status == 0, said.err
     assert f"{len(LOOP)}/5 A" in said.out
     assert f"{len(LONGER)}/6 B" in said.out
     assert "5 rows equal, 0 changed (!), 0 with another target (~), 0 only left" in said.out
@@ -316,8 +308,7 @@ def test_two_images_are_compared(kernels: str, capsys: pytest.CaptureFixture[str
 
 
 def test_json(kernels: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("scan", "--kernels", kernels, "--json") == 0
-    content = json.loads(capsys.readouterr().out)
+    content = json.loads(ended(capsys, "codegen", "scan", "--kernels", kernels, "--json").out)
     assert content["function"] == "scan"
     assert [cell["code"]["instructions"] for cell in content["cells"]] == [5, 6]
 
@@ -327,10 +318,11 @@ def test_a_kernel_without_the_function_is_told(
 ) -> None:
     other = tmp_path / "vmlinux-3"
     other.write_bytes(kernel_image.kernel([("r", "linux_banner", BANNER % 3)]))
-    assert run("scan", "--kernels", f"{kernels},file:{other}") == 0
-    assert "6.1.3-test has no function scan" in " ".join(capsys.readouterr().out.split())
-    assert run("absent", "--kernels", kernels) == 2
-    assert "has no function absent" in capsys.readouterr().err
+    done = ended(capsys, "codegen", "scan", "--kernels", f"{kernels},file:{other}")
+    assert done.status == 0
+    assert "6.1.3-test has no function scan" in " ".join(done.out.split())
+    done = ended(capsys, "codegen", "absent", "--kernels", kernels)
+    assert (done.status, "has no function absent" in done.err) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -346,5 +338,5 @@ def test_a_kernel_without_the_function_is_told(
 def test_wrong_usage(
     arguments: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(*arguments) == 2
-    assert words in capsys.readouterr().err
+    done = ended(capsys, "codegen", *arguments)
+    assert (done.status, words in done.err) == (2, True)

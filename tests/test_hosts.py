@@ -221,34 +221,43 @@ STUDY = fake_host.STUDY.format(
 )  # fmt: skip
 
 
-def _kdelta(folder: Path, *words: str) -> tuple[int, str]:
+def _kdelta(*words: str) -> tuple[int, str]:
     ended = CliRunner().invoke(cli, [*words])
     if isinstance(ended.exception, KdeltaError):
         return ended.exception.exit_code, ended.exception.sentence()
     assert ended.exception is None or isinstance(ended.exception, SystemExit), ended.exception
-    assert folder
     return ended.exit_code, ended.output
 
 
-def _begin(folder: Path, monkeypatch: pytest.MonkeyPatch, study: str) -> None:
-    """A folder with a study, and a lab.toml that has the machine."""
-    monkeypatch.chdir(folder)
+@pytest.fixture
+def lab(fake: FakeHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of this process, with a lab.toml that has the machine."""
+    assert fake
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("kdelta.run.timed.SETTLE_S", 0.5)
-    (folder / "study.toml").write_text(study)
-    status, said = _kdelta(folder, "host", "add", "box", "ssh://me@box")
+    status, said = _kdelta("host", "add", "box", "ssh://me@box")
     assert (status, "lab.toml has box" in said) == (0, True)
+    return tmp_path
+
+
+def _ran(study: str) -> tuple[int, str]:
+    Path("study.toml").write_text(study)
+    return _kdelta("run", "study.toml", "--on", "lab.toml", "--runs", "runs")
+
+
+def _resumed() -> tuple[int, str]:
+    return _kdelta("resume", "latest", "--on", "lab.toml", "--runs", "runs")
 
 
 def test_a_study_on_a_machine_boots_each_kernel_and_leaves_nothing(
-    fake: FakeHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fake: FakeHost, lab: Path
 ) -> None:
-    _begin(tmp_path, monkeypatch, STUDY)
-    status, said = _kdelta(tmp_path, "host", "doctor", "box")
+    status, said = _kdelta("host", "doctor", "box")
     assert OTHER in said
-    status, said = _kdelta(tmp_path, "run", "study.toml", "--on", "lab.toml", "--runs", "runs")
+    status, said = _ran(STUDY)
     assert status == 1
     assert f"sent into {BROKEN} and came back with {DEFAULT}" in " ".join(said.split())
-    lost = [each.reasons for each in _results(tmp_path) if "came back" in " ".join(each.reasons)]
+    lost = [each.reasons for each in _results(lab) if "came back" in " ".join(each.reasons)]
     assert [reasons[-1] for reasons in lost] == ["it died in 2 of 2 boots"]
     # Each kernel once a round; the broken one twice and not again; given back at the end.
     assert fake.boots.count(OTHER) == 2
@@ -271,34 +280,30 @@ def _results(folder: Path) -> list[TrialResult]:
     return [trial.result for trial in record.trials if trial.result]
 
 
-def test_a_program_that_hangs_has_another_boot_for_each_try(
-    fake: FakeHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_program_that_hangs_has_another_boot_for_each_try(fake: FakeHost, lab: Path) -> None:
     study = STUDY.replace(f', "host:{BROKEN}"', "").replace('"host:6.1"', '"host:6.12"', 1)
     study = study.replace('"host:6.12", "host:6.12"', '"host:6.12", "host:6.12.3"')
-    _begin(tmp_path, monkeypatch, study.replace("rounds = 2", "rounds = 1"))
     fake.program("bin/timeout", "#!/bin/sh\nexit 124\n")
-    status, said = _kdelta(tmp_path, "run", "study.toml", "--on", "lab.toml", "--runs", "runs")
+    status, said = _ran(study.replace("rounds = 2", "rounds = 1"))
     assert status == 3, said
     assert "did not end within" in said
     # Two tries of each of two trials, and the machine's own kernel at the end.
     assert fake.boots == [OTHER] * 4 + [DEFAULT]
-    (result, _) = _results(tmp_path)
+    (result, _) = _results(lab)
     assert result.facts
     assert result.facts.boot_id
 
 
 def test_a_kernel_that_did_not_come_up_is_not_booted_by_a_later_process(
-    fake: FakeHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fake: FakeHost, lab: Path
 ) -> None:
-    _begin(tmp_path, monkeypatch, STUDY)
-    _kdelta(tmp_path, "run", "study.toml", "--on", "lab.toml", "--runs", "runs")
-    failed = [at for at, each in enumerate(_results(tmp_path)) if each.outcome == "boot-error"]
+    _ran(STUDY)
+    failed = [at for at, each in enumerate(_results(lab)) if each.outcome == "boot-error"]
     assert len(failed) == 2
-    (folder,) = tmp_path.glob(f"runs/*/trials/{failed[1]:04d}")
+    (folder,) = lab.glob(f"runs/*/trials/{failed[1]:04d}")
     (folder / "result.json").unlink()  # as if killed before it
     before = len(fake.boots)
-    status, said = _kdelta(tmp_path, "resume", "latest", "--on", "lab.toml", "--runs", "runs")
+    status, said = _resumed()
     assert (status, len(fake.boots)) == (1, before), said
 
 
@@ -366,34 +371,34 @@ def test_of_installation_that_was_killed_nothing_stays(fake: FakeHost, ssh_host:
     assert not fake.home.exists()
 
 
+ONE_ROUND = STUDY.replace(f', "host:{BROKEN}"', "").replace("rounds = 2", "rounds = 1")
+
+
+@pytest.mark.usefixtures("lab")
 def test_killed_behind_its_last_trial_a_run_gives_the_machine_back(
-    fake: FakeHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fake: FakeHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    study = STUDY.replace(f', "host:{BROKEN}"', "").replace("rounds = 2", "rounds = 1")
-    _begin(tmp_path, monkeypatch, study)
     with monkeypatch.context() as killed:
         killed.setattr(SshHost, "give_back", lambda *_: None)
-        _kdelta(tmp_path, "run", "study.toml", "--on", "lab.toml", "--runs", "runs")
+        _ran(ONE_ROUND)
     assert fake.home.exists()
-    status, said = _kdelta(tmp_path, "resume", "latest", "--on", "lab.toml", "--runs", "runs")
+    status, said = _resumed()
     assert not fake.home.exists(), (status, said)
     assert fake.boots[-1] == DEFAULT
 
 
-@pytest.mark.usefixtures("fake")
 def test_a_boot_whose_program_was_killed_is_not_fresh(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lab: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _begin(tmp_path, monkeypatch, STUDY.replace(f', "host:{BROKEN}"', "").replace("= 2", "= 1"))
     with monkeypatch.context() as killed:
 
         def dies(*_: object) -> None:
             raise KeyboardInterrupt
 
         killed.setattr(SshHost, "ran", dies)
-        _kdelta(tmp_path, "run", "study.toml", "--on", "lab.toml", "--runs", "runs")
-    (cut,) = results.boots(next(tmp_path.glob("runs/*/run.json")).parent)
-    _kdelta(tmp_path, "resume", "latest", "--on", "lab.toml", "--runs", "runs")
-    boots = [one.facts.boot_id for one in _results(tmp_path) if one.facts]
+        _ran(ONE_ROUND)
+    (cut,) = results.boots(next(lab.glob("runs/*/run.json")).parent)
+    _resumed()
+    boots = [one.facts.boot_id for one in _results(lab) if one.facts]
     assert len(boots) == 2
     assert cut not in boots

@@ -938,18 +938,14 @@ TABLE = "kernel,boot,ns\n6.16,1,100\n6.17,1,110\n"
          "is not a time with a zone, as all or none must be"),
         ("kernel,m,sd\n6.16,5,-1\n6.17,6,1\n", SUMS, '"-1" is not a spread: zero or more'),
         ("kernel,m,sd\n6.16,5,1\n6.16,6,1\n", SUMS, "a second summary of ns for 6.16"),
+        ("kernel,boot,ns,cpus\n6.16,1,100,4\n6.16,2,110,8\n",
+         PLAIN + '[read_back]\nseen_cpus = "cpus"\n', "the seen_cpus of 6.16 in the rows above"),
     ],
 )  # fmt: skip
 def test_a_table_that_does_not_fit_its_mapping(
     table: str, toml: str, said: str, tmp_path: Path
 ) -> None:
     assert said in refused(tmp_path, table, toml)
-
-
-def test_a_fact_that_changes_within_an_arm_is_refused(tmp_path: Path) -> None:
-    toml = PLAIN + '[read_back]\nseen_cpus = "cpus"\n'
-    table = "kernel,boot,ns,cpus\n6.16,1,100,4\n6.16,2,110,8\n"
-    assert "the seen_cpus of 6.16 in the rows above" in refused(tmp_path, table, toml)
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from command_line import ended
 from imports_evidence import EVIDENCE, MAPPINGS, TABLES, evidence, imported, judged
 from kdelta.analysis.judgement import Judgement
-from kdelta.cli import main as cli_main
 from kdelta.cli import options
 from kdelta.data import is_clone
 from kdelta.errors import InfraError, SpecError, StoreError
@@ -47,11 +47,9 @@ def _runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def kdelta(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0) -> str:
-    with pytest.raises(SystemExit) as ended:
-        cli_main.main([str(each) for each in arguments])
-    shown = capsys.readouterr()
-    assert ended.value.code == code, shown.err
-    return shown.out if code in (0, 1) else shown.err
+    done = ended(capsys, *arguments)
+    assert done.status == code, done.err
+    return done.out if code in (0, 1) else done.err
 
 
 def cac1(capsys: pytest.CaptureFixture[str]) -> str:

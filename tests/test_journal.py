@@ -27,7 +27,6 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-import run_records
 from kdelta import sample
 from kdelta.cli.show import list_command as runs
 from kdelta.errors import SpecError, StoreError
@@ -263,11 +262,7 @@ def test_attempts_of_a_killed_process_are_counted(tmp_path: Path) -> None:
 
 def test_each_file_of_a_run_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "run"
-    journal = RunJournal.create(folder, new_run(arms=3, rounds=2))
-    with journal.executing():
-        for trial in journal.pending():
-            journal.claim(trial.index)
-            journal.finish(trial.index, result_of(trial.index))
+    execute(RunJournal.create(folder, new_run(arms=3, rounds=2)))
     opened = RunJournal.open(folder)
     seen: Counter[str] = Counter()
     read = files.read
@@ -592,8 +587,8 @@ INTO = ("result.json", "command.txt", "console.log", "counts.bin", "counts.bin.g
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     """A run with one trial's result, beside a file and a folder that are not its own."""
-    journal = RunJournal.create(tmp_path / "runs" / "sent", run_records.new_run())
-    run_records.execute(journal, 1)
+    journal = RunJournal.create(tmp_path / "runs" / "sent", new_run())
+    execute(journal, 1)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "diary").write_text("dear diary")
     return journal.folder
@@ -627,7 +622,7 @@ def test_nothing_is_written_through_what_is_no_file_of_the_run(
     plant(Path(path.name), run.parents[1] / "mine")
     journal = RunJournal.open(run)
     with pytest.raises(StoreError, match="nothing is written into a run's folder with"):
-        run_records.execute(journal)
+        execute(journal)
     assert (run.parents[1] / "mine" / "diary").read_text() == "dear diary"
 
 
@@ -638,7 +633,7 @@ def test_no_folder_of_a_run_leads_out_of_it(name: str, run: Path) -> None:
         (run / name).rename(run.parent / "gone")
     (run / name).symlink_to(mine, target_is_directory=True)
     with pytest.raises(StoreError, match="with a symbolic link in it"):
-        run_records.execute(RunJournal.open(run))
+        execute(RunJournal.open(run))
     assert [path.name for path in mine.iterdir()] == ["diary"]
 
 
@@ -653,8 +648,7 @@ def test_a_link_beside_the_runs_is_none(run: Path) -> None:
 
 @pytest.mark.parametrize("name", ["x;id", "$(id)", "a b", "`id`", "'"])
 def test_a_run_whose_name_a_shell_would_execute_is_damaged(name: str, run: Path) -> None:
-    told = json.loads((run / "run.json").read_text())
-    (run / "run.json").write_text(json.dumps(told | {"run_id": name}))
+    changed(run / "run.json", run_id=name)
     with pytest.raises(StoreError, match="damaged"):
         RunJournal.open(run)
 

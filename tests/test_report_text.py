@@ -155,6 +155,11 @@ EXPLAINED: dict[str, tuple[Callable[[], RunRecord], dict[str, Any]]] = {
 }
 
 
+def said(record: RunRecord) -> str:
+    """The page of a run, without its line breaks."""
+    return " ".join(plain(show_page.show(report(record))).split())
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_show_is_as_reviewed(name: str, golden: Check) -> None:
     text = plain(show_page.show(report(CASES[name]())))
@@ -217,13 +222,12 @@ def test_what_is_left_to_rcu_is_told_apart() -> None:
         FunctionCount(phase="pair", function=name, insns=0, calls=times) for name, times in calls
     ]
     more = recounted(whole, functions=(*whole.exact.functions, *asked))
-    found = report(run({"6.18.15": [whole], "7.1.13": [more]}))
-    totals = [rung.total for rung in found.ladders[0].rungs]
+    both = run({"6.18.15": [whole], "7.1.13": [more]})
+    totals = [rung.total for rung in report(both).ladders[0].rungs]
     assert [total.left for total in totals if total] == [{}, {"RCU": 2400}]
-    words = " ".join(plain(show_page.show(found)).split())
     told = f"6.18.15 {number(0)}, 7.1.13 {number(2.5)}"
-    assert f"freed later and not counted, requests per pair: {told}" in words
-    assert "left to RCU" not in plain(show_page.show(report(record)))
+    assert f"freed later and not counted, requests per pair: {told}" in said(both)
+    assert "left to RCU" not in said(record)
 
 
 def test_windows_that_are_no_whole_round_of_layouts_are_no_counts() -> None:
@@ -239,28 +243,23 @@ def test_windows_that_are_no_whole_round_of_layouts_are_no_counts() -> None:
 def test_several_scenarios_have_a_section_each() -> None:
     record = run(part_of(["6.16.12", "6.17.13"]))
     more = tuple(replace(t, index=t.index + 99, scenario="anon") for t in record.trials)
-    text = plain(show_page.show(report(replace(record, trials=(*record.trials, *more)))))
+    text = said(replace(record, trials=(*record.trials, *more)))
     step = "from 6.16.12 to 6.17.13: 401.7 -> 769.8 instructions per page (exact-path)."
-    assert " ".join(text.split()).count(step) == 4  # in front of all, and of each
-    assert f"kdelta explain {RUN_ID} 6.16.12 6.17.13 --scenario mprotect:anon" in " ".join(
-        text.split()
-    )
+    assert text.count(step) == 4  # in front of all, and of each
+    assert f"kdelta explain {RUN_ID} 6.16.12 6.17.13 --scenario mprotect:anon" in text
     assert text.count("x prev: new/old") == text.count("mode: share of windows") == 1
 
 
 def test_a_ladder_without_a_step_says_so() -> None:
-    text = plain(show_page.show(report(run(part_of(["7.0.9", "7.1.3"])))))
-    assert (
-        "SAME, x1.000 at 7.1.3: no kernel differs from the one above by more than 1 %."
-        in " ".join(text.split())
-    )
+    told = "SAME, x1.000 at 7.1.3: no kernel differs from the one above by more than 1 %."
+    assert told in said(run(part_of(["7.0.9", "7.1.3"])))
 
 
 def test_a_ladder_that_is_undecided_begins_with_the_size() -> None:
     builds = {"6.16.12": "gcc 14", "6.17.13": "gcc 15", "6.18.15": "gcc 16"}
     record = with_kernels(run(part_of(builds)), lambda arm: {"compiler": builds[arm.label]})
-    text = " ".join(plain(show_page.show(report(record))).split())
-    assert ": 2 UNDECIDED, the largest x1.916 at 6.17.13: no step above 1 % is proven" in text
+    told = ": 2 UNDECIDED, the largest x1.916 at 6.17.13: no step above 1 % is proven"
+    assert told in said(record)
 
 
 def hostile(last: str = "\ud800") -> RunRecord:

@@ -238,10 +238,11 @@ def journal(tmp_path: Path) -> RunJournal:
     return RunJournal.create(tmp_path / "run", run_records.new_run(arms=2, rounds=2))
 
 
-def execute(journal: RunJournal, measure: Measure, jobs: int = 1) -> list[Event]:
+def execute(journal: RunJournal, trials: FakeTrials | Measure, jobs: int = 1) -> list[Event]:
     events: list[Event] = []
+    fake = trials if isinstance(trials, FakeTrials) else FakeTrials(trials)
     with journal.executing():
-        Runner(journal, FakeTrials(measure), events.append).run(jobs)
+        Runner(journal, fake, events.append).run(jobs)
     return events
 
 
@@ -277,8 +278,7 @@ def test_no_trial_waits_for_what_another_one_makes(journal: RunJournal, makes: b
             two.wait(20)
         return ok(trial, folder)
 
-    with journal.executing():
-        Runner(journal, FakeTrials(measure, makes=makes), lambda _event: None).run(2)
+    execute(journal, FakeTrials(measure, makes=makes), jobs=2)
     assert set(begun[:2]) == ({0, 2} if makes else {0, 1})
     assert sorted(begun) == list(range(8))
 
@@ -322,10 +322,7 @@ DIED, BOOTED = "guest-error", "boot-error"
 def test_a_kernel_is_blamed_when_its_guest_dies_twice(
     endings: list[str], outcome: str, reasons: tuple[str, ...], journal: RunJournal
 ) -> None:
-    events: list[Event] = []
-    trials = FakeTrials(dying(*endings))
-    with journal.executing():
-        Runner(journal, trials, events.append).run(1)
+    events = execute(journal, dying(*endings))
     first = journal.record().trials[0]
     assert first.result is not None
     assert (first.result.outcome, first.result.reasons) == (outcome, reasons)
@@ -340,8 +337,7 @@ def test_a_kernel_is_blamed_when_its_guest_dies_twice(
 
 def test_a_guest_that_died_is_followed_by_fresh_boots(journal: RunJournal) -> None:
     trials = FakeTrials(dying(DIED, "ok", "ok"))
-    with journal.executing():
-        Runner(journal, trials, lambda _event: None).run(1)
+    execute(journal, trials)
     other = How(fresh_boot=True, other_seed=True)
     assert trials.asked[:3] == [AS_PLANNED, other, How(fresh_boot=True)]
     assert set(trials.asked[3:]) == {AS_PLANNED}
@@ -440,8 +436,8 @@ def test_an_interrupt_stops_running_trials_and_keeps_finished_ones(
 
     trials.measuring = wait_for_it
     monkeypatch.setattr(runner, "_collect", interrupted)
-    with journal.executing(), pytest.raises(KeyboardInterrupt):
-        Runner(journal, trials, lambda _event: None).run(2)
+    with pytest.raises(KeyboardInterrupt):
+        execute(journal, trials, jobs=2)
     assert outcomes(journal) == ["ok"] * 2 + ["none"] * 6
     monkeypatch.undo()
     execute(journal, ok)
@@ -480,9 +476,7 @@ def test_what_another_arm_is_comes_last_and_is_not_measured(journal: RunJournal)
         measured.append(trial.arm)
         return run_records.result_of(trial.index)
 
-    trials = FakeTrials(measure, waiting=frozenset({1}))
-    with journal.executing():
-        Runner(journal, trials, lambda _event: None).run(2)
+    execute(journal, FakeTrials(measure, waiting=frozenset({1})), jobs=2)
     found = [trial for trial in journal.record().trials if trial.arm == 1]
     assert all(trial.result and trial.result.copied == COPIED for trial in found)
     assert set(measured) == {0}

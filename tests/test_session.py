@@ -38,6 +38,13 @@ def boot(
     return Guest(fake_qemu.install(folder, behaviour), SETTINGS, launch, cancelled=cancelled)
 
 
+def failed(guest: Guest, error: type[Exception], cause: str, wait_s: float = 10) -> Exception:
+    """How its orders end."""
+    with guest, pytest.raises(error, match=cause) as caught:
+        guest.finish(wait_s)
+    return caught.value
+
+
 def test_orders_and_answers(tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_bytes(b"\x7fELF" + bytes(300_000))
@@ -67,19 +74,12 @@ def test_the_command_can_be_read_with_its_orders(tmp_path: Path) -> None:
 
 def test_an_order_that_fails_is_the_last(tmp_path: Path) -> None:
     refused = Order("write /sys/x refused", lambda status: f"errno {status}")
-    with (
-        boot(tmp_path, "obeys", refused, orders.run([])) as guest,
-        pytest.raises(Lacking, match="errno 22"),
-    ):
-        guest.finish(10)
+    failed(boot(tmp_path, "obeys", refused, orders.run([])), Lacking, "errno 22")
 
 
 def test_no_symbols_is_the_guests_fault(tmp_path: Path) -> None:
-    with (
-        boot(tmp_path, "obeys", Order("kallsyms")) as guest,
-        pytest.raises(GuestError, match="cannot do 'kallsyms': No such file"),
-    ):
-        guest.finish(10)
+    cause = "cannot do 'kallsyms': No such file"
+    failed(boot(tmp_path, "obeys", Order("kallsyms")), GuestError, cause)
 
 
 @pytest.mark.parametrize(
@@ -93,22 +93,20 @@ def test_no_symbols_is_the_guests_fault(tmp_path: Path) -> None:
         ("resets", BootError, "exit status 0: last console line: something else"),
         ("terminated", InfraError, "QEMU was ended by signal 15; somebody did"),
         ("killed", InfraError, "ended by signal 9; is memory short"),
+        ("refuses", InfraError, "-plugin: invalid option.*kdelta doctor"),
     ],
 )
 def test_whose_fault_an_end_is(
     tmp_path: Path, behaviour: str, error: type[KdeltaError], cause: str
 ) -> None:
-    with boot(tmp_path, behaviour, IDENTITY) as guest, pytest.raises(error, match=cause):
-        guest.finish(1 if behaviour in ("hangs", "stops") else 10)
+    wait_s = 1 if behaviour in ("hangs", "stops") else 10
+    failed(boot(tmp_path, behaviour, IDENTITY), error, cause, wait_s)
 
 
 def test_a_guest_without_a_greeting_times_out(tmp_path: Path) -> None:
     began = time.monotonic()
-    with (
-        boot(tmp_path, "deaf") as guest,
-        pytest.raises(BootError, match=r"did not greet within 1 s .*: the console is empty"),
-    ):
-        guest.finish(1)
+    cause = r"did not greet within 1 s .*: the console is empty"
+    failed(boot(tmp_path, "deaf"), BootError, cause, 1)
     assert time.monotonic() - began < 5
 
 
@@ -117,21 +115,16 @@ def test_a_guest_that_got_no_cpu_is_this_machines_fault(
 ) -> None:
     monkeypatch.setattr(process, "_MOST_PATIENCE", 2)
     monkeypatch.setattr(process, "_denied_s", lambda _pid: time.monotonic())
-    with (
-        boot(tmp_path, "deaf") as guest,
-        pytest.raises(
-            InfraError, match=r"QEMU had to wait \d s for a CPU; this machine is too busy"
-        ),
-    ):
-        guest.finish(1)
+    cause = r"QEMU had to wait \d s for a CPU; this machine is too busy"
+    failed(boot(tmp_path, "deaf"), InfraError, cause, 1)
 
 
 def test_a_panic_is_quoted_and_the_console_kept(tmp_path: Path) -> None:
-    with boot(tmp_path, "panics", IDENTITY) as guest, pytest.raises(BootError) as caught:
-        guest.finish(10)
-    assert "exit status 0: Kernel panic - not syncing: no init" in caught.value.cause
-    assert caught.value.console == ("[1.0] Kernel panic - not syncing: no init\n[1.1] ---\n")
-    assert guest.console_text == caught.value.console
+    guest = boot(tmp_path, "panics", IDENTITY)
+    found = failed(guest, BootError, "exit status 0: Kernel panic - not syncing: no init")
+    assert isinstance(found, BootError)
+    assert found.console == ("[1.0] Kernel panic - not syncing: no init\n[1.1] ---\n")
+    assert guest.console_text == found.console
 
 
 def test_what_a_panic_comes_of_is_quoted_before_it() -> None:
@@ -143,12 +136,9 @@ def test_what_a_panic_comes_of_is_quoted_before_it() -> None:
 
 
 def test_garbage_on_the_console_is_bounded_and_printable(tmp_path: Path) -> None:
-    with (
-        boot(tmp_path, "garbles", IDENTITY) as guest,
-        pytest.raises(BootError, match="the end") as caught,
-    ):
-        guest.finish(10)
-    text = caught.value.console
+    found = failed(boot(tmp_path, "garbles", IDENTITY), BootError, "the end")
+    assert isinstance(found, BootError)
+    text = found.console
     assert len(text) < (1 << 20) + 100
     assert "bytes left out here]" in text
     assert all(char.isprintable() or char in "\n\t" for char in text)
@@ -157,22 +147,10 @@ def test_garbage_on_the_console_is_bounded_and_printable(tmp_path: Path) -> None
 @pytest.mark.parametrize("behaviour", ["floods", "shouts"])
 def test_endless_output_neither_fills_memory_nor_blocks(tmp_path: Path, behaviour: str) -> None:
     began = time.monotonic()
-    with (
-        boot(tmp_path, behaviour, IDENTITY) as guest,
-        pytest.raises(GuestError, match="the guest wrote more than 80 MiB"),
-    ):
-        guest.finish(20)
+    guest = boot(tmp_path, behaviour, IDENTITY)
+    failed(guest, GuestError, "the guest wrote more than 80 MiB", 20)
     assert time.monotonic() - began < 12
     assert len(guest.console_text) < (1 << 20) + 100
-
-
-def test_a_refused_option_is_this_machines_fault(tmp_path: Path) -> None:
-    with (
-        boot(tmp_path, "refuses", IDENTITY) as guest,
-        pytest.raises(InfraError, match="-plugin: invalid option") as caught,
-    ):
-        guest.finish(10)
-    assert "kdelta doctor" in caught.value.action
 
 
 @pytest.mark.parametrize(
@@ -190,12 +168,8 @@ def test_a_checkpoint_is_at_fault_only_where_qemu_does_not_take_it(
     """Checkpoints were thrown away and made again for a disk of runs that was full."""
     (tmp_path / "state").touch()
     launch = replace(LAUNCH, restore=tmp_path, orders=(IDENTITY,))
-    with (
-        Guest(fake_qemu.install(tmp_path, behaviour), SETTINGS, launch) as guest,
-        pytest.raises(InfraError, match=cause) as caught,
-    ):
-        guest.finish(10)
-    assert type(caught.value) is error
+    guest = Guest(fake_qemu.install(tmp_path, behaviour), SETTINGS, launch)
+    assert type(failed(guest, InfraError, cause)) is error
 
 
 def test_a_restored_guest_greets_nobody(tmp_path: Path) -> None:
@@ -210,10 +184,8 @@ def test_a_guest_whose_memory_no_longer_fits_its_disk(tmp_path: Path) -> None:
     emulator = fake_qemu.install(tmp_path, "out of its file")
     for save, told in ((tmp_path, "the disk is full; free some space"), (None, "signal 7")):
         launch = replace(LAUNCH, save=save, orders=(IDENTITY,))
-        with Guest(emulator, SETTINGS, launch) as guest, pytest.raises(InfraError) as caught:
-            guest.finish(10)
-        assert told in caught.value.sentence()
-        assert isinstance(caught.value, FullError) is bool(save)
+        found = failed(Guest(emulator, SETTINGS, launch), InfraError, told)
+        assert isinstance(found, FullError) is bool(save)
 
 
 def test_cancelling_ends_the_wait(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import base64
 import contextlib
 import quopri
 import tarfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -23,6 +23,7 @@ from kdelta.source.tree import SourceTree, of_commit, of_folder
 from kdelta.transplant import releases
 
 PATCH = f"A patch of ours.\n\n{kernel_tree.diff('pte + {}')}"
+TWO = PATCH.replace("{}", "2").encode()
 
 
 @pytest.fixture
@@ -46,10 +47,12 @@ def applied(tree: SourceTree, word: Path | str) -> SourceTree:
     return tree_reference.applied(tree, [tree_reference.of_word(str(word))])
 
 
-def mail(subject: str, body: bytes, encoding: str = "8bit") -> bytes:
+def mail(
+    subject: str, body: bytes, encoding: str = "8bit", kind: str = "text/plain; charset=utf-8"
+) -> bytes:
     head = (
         f"From mboxrd@z Thu Jan  1 00:00:00 1970\nFrom: A <a@example.org>\nSubject: {subject}\n"
-        f"Content-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: {encoding}\n\n"
+        f"Content-Type: {kind}\nContent-Transfer-Encoding: {encoding}\n\n"
     )
     return head.encode() + body + b"\n"
 
@@ -98,32 +101,17 @@ def series(tmp_path: Path, *mails: bytes) -> Path:
 
 
 def test_a_mailbox_is_applied_in_the_order_of_its_numbers(tree: SourceTree, tmp_path: Path) -> None:
-    first = PATCH.replace("{}", "2").encode()
     second = PATCH.replace("FIRST", "2").replace("{}", "3").encode()
     box = series(
         tmp_path,
         mail("Re: [PATCH v2 1/2] mm: two", b"> quoted\n" + second),
         mail("[PATCH v2 2/2] mm: three", base64.encodebytes(second), "base64"),
         mail("[PATCH v2 0/2] mm: a series", b"Why.\n"),
-        mail("[PATCH v2 1/2] mm: two", quopri.encodestring(first), "quoted-printable"),
+        mail("[PATCH v2 1/2] mm: two", quopri.encodestring(TWO), "quoted-printable"),
     )
     made = applied(tree, box)
     assert "pte + 3" in mincore(tree, made.tree)
     assert made.variants == ("series",)
-
-
-def test_a_single_patch_needs_no_tag(tree: SourceTree, tmp_path: Path) -> None:
-    body = PATCH.replace("{}", "2").encode()
-    box = series(tmp_path, mail("mm: two", body), mail("Re: mm: two", b"> " + body))
-    assert "pte + 2" in mincore(tree, applied(tree, box).tree)
-
-
-@pytest.mark.parametrize("words", ["=?utf-8?q?mm=3A_two?=", "=?none?q?x?=", "=?utf-8?b?!!!?="])
-def test_encoded_and_garbled_subjects_are_read(
-    tree: SourceTree, tmp_path: Path, words: str
-) -> None:
-    box = series(tmp_path, mail(f"[PATCH] {words}", PATCH.replace("{}", "2").encode()))
-    assert "pte + 2" in mincore(tree, applied(tree, box).tree)
 
 
 def attached(body: bytes) -> bytes:
@@ -131,20 +119,25 @@ def attached(body: bytes) -> bytes:
     return b"".join(b"--x\n" + part for part in parts) + b"--x--\n"
 
 
+WITH_CR = TWO.replace(b"\n", b"\r\n")
+
+
 @pytest.mark.parametrize(
-    ("kind", "encoding", "encoded"),
+    "mails",
     [
-        ("multipart/mixed; boundary=x", "8bit", attached),
-        ("text/plain", "base64", lambda body: base64.encodebytes(body.replace(b"\n", b"\r\n"))),
-        ("text/plain", "8bit", lambda body: body.replace(b"\n", b"\r\n")),
+        [mail("mm: two", TWO), mail("Re: mm: two", b"> " + TWO)],  # a single one needs no tag
+        [mail("[PATCH] =?utf-8?q?mm=3A_two?=", TWO)],
+        [mail("[PATCH] =?none?q?x?=", TWO)],
+        [mail("[PATCH] =?utf-8?b?!!!?=", TWO)],
+        [mail("[PATCH] mm: two", attached(TWO), kind="multipart/mixed; boundary=x")],
+        [mail("[PATCH] mm: two", base64.encodebytes(WITH_CR), "base64", kind="text/plain")],
+        [mail("[PATCH] mm: two", WITH_CR, kind="text/plain")],
     ],
 )
-def test_attachments_and_ends_of_lines_of_mail(
-    tree: SourceTree, tmp_path: Path, kind: str, encoding: str, encoded: Callable[[bytes], bytes]
+def test_a_patch_is_read_however_it_is_mailed(
+    tree: SourceTree, tmp_path: Path, mails: list[bytes]
 ) -> None:
-    message = mail("[PATCH] mm: two", encoded(PATCH.replace("{}", "2").encode()), encoding)
-    box = series(tmp_path, message.replace(b"text/plain; charset=utf-8", kind.encode()))
-    assert "pte + 2" in mincore(tree, applied(tree, box).tree)
+    assert "pte + 2" in mincore(tree, applied(tree, series(tmp_path, *mails)).tree)
 
 
 @pytest.mark.parametrize(
@@ -169,8 +162,7 @@ def test_what_is_no_mailbox_is_refused(tree: SourceTree, tmp_path: Path, content
 def test_what_is_no_whole_series_is_refused(
     tree: SourceTree, tmp_path: Path, subjects: tuple[str, ...], words: str
 ) -> None:
-    body = PATCH.replace("{}", "2").encode()
-    mails = [mail(subject, body) for subject in subjects]
+    mails = [mail(subject, TWO) for subject in subjects]
     box = series(tmp_path, *(mails or [mail("hello", b"how are you\n")]))
     with pytest.raises(SpecError, match=words):
         applied(tree, box)

@@ -184,47 +184,29 @@ def test_the_machine_is_told_as_it_was_before_the_trial(tmp_path: Path) -> None:
 
 
 @pytest.mark.program
-def test_a_state_that_cannot_be_read_is_invalid_not_a_number(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    known = output.contract_failures
-    monkeypatch.setattr(
-        output,
-        "contract_failures",
-        lambda reading: (replace(reading.state[0], value="unknown"), *known(reading)),
-    )
-    monkeypatch.setattr("os.geteuid", lambda: 0)
-    result = timed(tmp_path / "trials" / "0000")
-    assert result.outcome is Outcome.INVALID
-    assert "is unknown" in result.reason
-
-
-@pytest.mark.program
-def test_a_state_that_only_root_may_read_is_skipped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        output, "contract_failures", lambda reading: (replace(reading.state[0], value="unknown"),)
-    )
-    monkeypatch.setattr("os.geteuid", lambda: 1000)
-    result = timed(tmp_path / "trials" / "0000")
-    assert result.outcome is Outcome.SKIP
-    assert result.reason.startswith("only root may read the page state that this scenario needs: ")
-    assert not result.timed.phases
-
-
-@pytest.mark.program
-def test_a_wrong_state_is_invalid_for_everybody(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(
+    ("user", "values", "outcome", "reason"),
+    [
+        (0, ["unknown"], Outcome.INVALID, "is unknown"),
+        (1000, ["unknown"], Outcome.SKIP,
+         "^only root may read the page state that this scenario needs: "),
+        (1000, ["unknown", "7"], Outcome.INVALID, ""),
+    ],
+)  # fmt: skip
+def test_a_state_that_is_wrong_or_cannot_be_read_is_no_number(
+    user: int, values: list[str], outcome: Outcome, reason: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     def failures(reading: output.Reading) -> tuple[StateField, ...]:
-        first = reading.state[0]
-        return (replace(first, value="unknown"), replace(first, value="7"))
+        return tuple(replace(reading.state[0], value=value) for value in values)
 
     judge = SimpleNamespace(**{**vars(output), "contract_failures": failures})
     monkeypatch.setattr("kdelta.run.trial.output", judge)
-    monkeypatch.setattr("os.geteuid", lambda: 1000)
-    assert timed(tmp_path / "trials" / "0000").outcome is Outcome.INVALID
+    monkeypatch.setattr("os.geteuid", lambda: user)
+    result = timed(tmp_path / "trials" / "0000")
+    assert result.outcome is outcome, result.reason
+    assert re.search(reason, result.reason)
+    assert bool(result.timed.phases) is (outcome is not Outcome.SKIP)
 
 
 @pytest.mark.program
