@@ -102,7 +102,7 @@ def test_a_bar_on_a_terminal_still_prints_failures(monkeypatch: pytest.MonkeyPat
 def test_a_build_that_takes_minutes_tells_how_many_are_left(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    clock = iter([0.0, 300.0, 600.0, 890.0, 3.0, 4.0, 8.0, 9.0])
+    clock = iter([0.0, 0.0, 300.0, 600.0, 890.0, 3.0, 4.0, 8.0, 9.0])
     monkeypatch.setattr("kdelta.cli.printing.time.monotonic", lambda: next(clock))
     with printing.reporting() as report:
         for percent in (0.0, 25.0, 50.0, 99.0):
@@ -114,3 +114,14 @@ def test_a_build_that_takes_minutes_tells_how_many_are_left(
         "building 6.17.8: 50 %, about 10 min left", "building 6.17.8: 99 %", "fetching: 0 %",
         "fetching: 3 %, about 3 min left", "fetching: 50 %",
     ]  # fmt: skip
+
+
+def test_work_that_says_nothing_is_told_to_go_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(printing, "_SILENT_S", 0.01)
+    told = ""
+    with printing.reporting():
+        while not told:
+            told = capsys.readouterr().err
+    assert told.startswith("at work for 0 s\n")

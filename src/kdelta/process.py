@@ -27,7 +27,7 @@ from kdelta.printable import printable
 log = logging.getLogger(__name__)
 
 _KILL_GRACE_S = 2.0
-_STOPPED_S, _LOOK_S, _TOLD_S, _TOLD_AGAIN_S = 3.5, 1.0, 8.0, 60.0
+_STOPPED_S, _LOOK_S, _TOLD_S, _TOLD_AGAIN_S = 3.5, 1.0, 5.0, 60.0
 _REST_S, _POLL_S = 5.0, 0.01
 _MOST_BYTES = 256 << 20  # that a command prints
 _MOST_PATIENCE = 10

@@ -7,6 +7,7 @@ import contextlib
 import os
 import shutil
 import sys
+import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -256,26 +257,41 @@ def _trial_bar(labels: list[str], left: Any, said: Any) -> Iterator[Report]:
 @contextlib.contextmanager
 def reporting() -> Iterator[Progress]:
     """A callback for downloads and builds, for as long as the context lasts."""
-    terminal = sys.stderr.isatty()
-    with _percent_bar() if terminal else contextlib.nullcontext(_percent_lines()) as show:
+    with _percent_bar() if sys.stderr.isatty() else _percent_lines() as show:
         yield show
 
 
-def _percent_lines() -> Progress:
+@contextlib.contextmanager
+def _percent_lines() -> Iterator[Progress]:
     shown: dict[str, tuple[float, float]] = {}  # of a label: percent, when
     begun: dict[str, float] = {}
+    said, ended = [time.monotonic()], threading.Event()
 
     def report(label: str, percent: float) -> None:
         now = time.monotonic()
         begun.setdefault(label, now)
         last, when = shown.get(label, (-_STEP_PERCENT, now))
-        silent = now - when >= (_SILENT_S if percent >= last + 1 else 2 * _SILENT_S)
+        silent = now - when >= _SILENT_S and percent >= last + 1
         if silent or percent // _STEP_PERCENT > last // _STEP_PERCENT:
-            shown[label] = percent, now
+            shown[label], said[0] = (percent, now), now
             left = _left(now - begun[label], percent, 100)
             click.echo(f"{label}: {percent:.0f} %{left and f', {left}'}", err=True)
 
-    return report
+    def beat(start: float) -> None:
+        while not ended.wait(_SILENT_S / 5):
+            now = time.monotonic()
+            if now - said[0] >= 1.5 * _SILENT_S:
+                said[0] = now
+                with contextlib.suppress(OSError, ValueError):  # nobody reads it
+                    click.echo(f"at work for {now - start:.0f} s", err=True)
+
+    thread = threading.Thread(target=beat, args=(said[0],), daemon=True)
+    thread.start()
+    try:
+        yield report
+    finally:
+        ended.set()
+        thread.join()
 
 
 @contextlib.contextmanager

@@ -55,7 +55,7 @@ _OPTIONS = {
     "PermitLocalCommand": "no",
 }
 _FAILED = 255  # ssh's own exit status; scripts of ours never end with it
-_SHORT_S, _HANG_UP_S = 60.0, 8.0
+_SHORT_S, _HANG_UP_S = 60.0, 5.0
 _MOST_CONFIG = 1 << 20
 _UNKNOWN_KEY = ("Host key verification failed", "REMOTE HOST IDENTIFICATION HAS CHANGED")
 _REFUSED_KEY = ("Permission denied", "Too many authentication failures")

@@ -78,7 +78,7 @@ _THEIR_FAULT = tuple(
 # Of each process: no linker takes so much, and a source may include what never ends.
 _BOUNDED = ("prlimit", f"--as={8 << 30}", "--cpu=3600", f"--fsize={8 << 30}", "--")
 # What makes objects alone has no linker: no compiler of one takes so much.
-OF_OBJECTS = ("prlimit", f"--as={3 << 29}", "--")
+OF_OBJECTS = ("prlimit", f"--as={7 << 27}", "--")
 STRANGERS = "strangers"  # what they wrote is no part of what a user's own builds take
 # Of a user's folders an overlay is what is seen: OPTIONS PLACE ... -- COMMAND, in a folder.
 _OVERLAID = (
