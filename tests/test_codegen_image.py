@@ -305,7 +305,7 @@ def run(*arguments: str) -> int:
 
 
 def test_two_images_are_compared(kernels: str, capsys: pytest.CaptureFixture[str]) -> None:
-    status = run("scan", "--kernels", kernels, "--side-by-side", "--listing")
+    status = run("scan", "--kernels", kernels, "--side-by-side")
     said = capsys.readouterr()
     assert status == 0, said.err
     assert f"{len(LOOP)}/5 A" in said.out
