@@ -367,10 +367,6 @@ def test_side_by_side(golden: Check) -> None:
     assert max(len(line) for line in shown.splitlines()) <= 100
 
 
-def test_a_listing(golden: Check) -> None:
-    golden("codegen/listing.txt", plain(codegen.listing(matrix().cell("original", "gcc-12"))))
-
-
 def test_json_has_it_all_and_null_where_nothing_is_known() -> None:
     content = written("json", codegen, matrix())
     assert json.loads(content)["format"] == 1
@@ -413,6 +409,6 @@ def test_everything_that_is_shown_is_escaped() -> None:
         made, function=evil, title=evil, place=evil, banners={"gcc-12": evil}, notes=(evil,),
         cells=(replace(first, code=changed, problem=evil), *made.cells[1:]),
     )  # fmt: skip
-    shown = plain(codegen.show(spoiled)) + plain(codegen.listing(spoiled.cells[0]))
+    shown = plain(codegen.show(spoiled))
     assert "\x1b" not in shown
     assert not re.search(r"[\x00-\x09\x0b-\x1f]", shown)

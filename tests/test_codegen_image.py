@@ -221,7 +221,7 @@ def code(*lines: str) -> Code:
                 kind=Flow.JUMP if at_sign else Flow.PLAIN, to=int(to) if at_sign else None,
             )
         )  # fmt: skip
-    return Code(name="f", arch="amd64", size=len(made), instructions=tuple(made))
+    return Code(name="f", size=len(made), instructions=tuple(made))
 
 
 def test_an_insertion_moves_targets_and_changes_nothing_else() -> None:
@@ -298,7 +298,7 @@ def kernels(tmp_path: Path) -> str:
 
 
 def test_two_images_are_compared(kernels: str, capsys: pytest.CaptureFixture[str]) -> None:
-    said = ended(capsys, "codegen", "scan", "--kernels", kernels, "--side-by-side", "--listing")
+    said = ended(capsys, "codegen", "scan", "--kernels", kernels, "--side-by-side")
     assert said.status == 0, said.err
     assert f"{len(LOOP)}/5 A" in said.out
     assert f"{len(LONGER)}/6 B" in said.out

@@ -152,15 +152,6 @@ def test_arm_gets_the_hosts_interrupt_controller_and_cpu(emulator: Qemu) -> None
     assert "virt,memory-backend=ram" in command(emulator, wanted)  # TCG keeps QEMU's own
 
 
-def test_nothing_is_counted_or_restored_under_kvm() -> None:
-    counting = qemu.CountingFiles(output=Path("a"), events=Path("b"))
-    for what in ({"counting": counting}, {"restore": Path("state")}):
-        with pytest.raises(SpecError, match="instructions are counted under TCG only"):
-            qemu.Launch(
-                image=Path("i"), initramfs=Path("r"), accelerator=qemu.Accelerator.KVM, **what
-            )
-
-
 MEMINFO = "HugePages_Total:  {}\nHugePages_Free:   {}\nHugepagesize:     2048 kB\n"
 
 

@@ -60,25 +60,25 @@ def changed(tree: SourceTree, tmp_path: Path, text: str, name: str = "edited") -
 
 
 def compiled(item: build.Build) -> list[str]:
-    return re.findall(r"^  CC +(\S+)", item.log.read_text(), re.MULTILINE)
+    return re.findall(r"^  CC +(\S+)", (item.folder / "build.log").read_text(), re.MULTILINE)
 
 
 def test_a_tree_is_built_once(root: Path) -> None:
     first = built(of_folder(root))
     assert not first.cached
-    assert first.release == "6.17.8-kdelta"
+    assert first.record.release == "6.17.8-kdelta"
     assert b"kdelta 2026-01-01" in first.image.read_bytes()
-    assert first.compiler.startswith("gcc")
+    assert first.record.compiler.startswith("gcc")
     again = built(of_folder(root))
     assert again.cached
     assert again.image == first.image
-    assert again.seconds == first.seconds
+    assert again.record == first.record
 
 
 def test_what_a_configuration_does_not_grant_is_named(root: Path) -> None:
     made = built(of_folder(root))
-    assert made.lost == ("CONFIG_REFUSED=y",)
-    assert kconfig.parse(made.config.read_text()) == {"TINY": "y", "SMP": "y"}
+    assert made.record.lost == ("CONFIG_REFUSED=y",)
+    assert kconfig.parse((made.folder / "config").read_text()) == {"TINY": "y", "SMP": "y"}
 
 
 def test_a_variant_compiles_what_it_changes_and_the_way_back_gives_the_same_bytes(
@@ -88,7 +88,7 @@ def test_a_variant_compiles_what_it_changes_and_the_way_back_gives_the_same_byte
     first = built(tree)
     slow = built(changed(tree, tmp_path, kernel_tree.MINCORE.replace("pte +", "pte - 3 +")))
     assert slow.image_sha256 != first.image_sha256
-    assert slow.title == f"{tree.name}+edited"
+    assert slow.tree.title == f"{tree.name}+edited"
     assert compiled(slow) == ["mm/mincore.o"]
     (first.image.parent / "build.json").unlink()
     again = built(tree)
@@ -345,9 +345,9 @@ def test_a_variants_code_is_compiled_in_the_sources_directory(root: Path, tmp_pa
 def test_a_reference_becomes_a_kernel_that_says_what_it_is(root: Path) -> None:
     item = built(of_folder(root))
     identity = reference.of_build("tree:x", item).identity()
-    assert identity.name == f"{item.title},test"
+    assert identity.name == f"{item.tree.title},test"
     assert identity.source == f"tree {item.tree.tree}, configuration test"
-    assert identity.compiler == item.compiler
+    assert identity.compiler == item.record.compiler
     assert identity.image_sha256 == item.image_sha256
     assert identity.version == ""
     assert arms.label(identity) == identity.name
@@ -361,13 +361,13 @@ def test_the_command_says_what_is_the_same(root: Path, tmp_path: Path) -> None:
     assert shown.exit_code == 0, shown.output
     assert shown.stdout.endswith(f"  null variant: same image as {words[0]}\n")
     assert shown.stdout.count("null variant") == 1
-    assert "  CC      mm/mincore.o" in reference.built(words[0]).log.read_text()
+    assert "  CC      mm/mincore.o" in (reference.built(words[0]).folder / "build.log").read_text()
 
 
 def test_a_whole_reference_is_built(root: Path, tmp_path: Path) -> None:
     more = tmp_path / "more.config"
     more.write_text("CONFIG_MORE=y\n")
     made = reference.built(f"tree:{root}+fragment={more}")
-    assert made.config_name == "deb+more.config"
-    assert "CONFIG_MORE=y" in made.config.read_text()
-    assert "CONFIG_VIRTIO_CONSOLE=y" in made.config.read_text()
+    assert made.config.name == "deb+more.config"
+    assert "CONFIG_MORE=y" in (made.folder / "config").read_text()
+    assert "CONFIG_VIRTIO_CONSOLE=y" in (made.folder / "config").read_text()

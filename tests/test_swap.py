@@ -16,7 +16,7 @@ from msgspec import structs
 from fake_qemu import IDENTITY
 from kdelta import guest, workload
 from kdelta.attribution.symbols import Symbols
-from kdelta.errors import GuestError, InfraError, SpecError
+from kdelta.errors import GuestError, InfraError
 from kdelta.guests import checkpoint, qemu
 from kdelta.guests.orders import SWAP_BYTES, SwapBacking, swap_backing, swap_orders
 from kdelta.kernels.kernel import Kernel
@@ -143,14 +143,6 @@ def test_what_a_guest_is_told_and_what_it_lacks_when_that_fails() -> None:
     assert without.lacks(errno.ENOENT) == (
         "swap: the kernel has no zram built in, and no package; swap on a disk needs none"
     )
-
-
-def test_a_guest_with_a_disk_is_not_restored() -> None:
-    with pytest.raises(SpecError, match="a guest with a disk cannot be restored"):
-        qemu.Launch(
-            image=Path("/bzImage"), initramfs=Path("/initramfs"), disk=Path("/swap.img"),
-            restore=Path("/state"),
-        )  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -177,8 +177,6 @@ def test_the_machine_is_told_as_it_was_before_the_trial(tmp_path: Path) -> None:
     assert result.facts.host
     assert result.facts.host.release == os.uname().release
     assert result.facts.host.seen.memory_mib
-    assert 0 <= (result.facts.steal_share or 0) <= 1
-    assert len(result.facts.leased) == 1
     assert result.facts.workload_exit == 0
     assert all(isinstance(doubt, str) for doubt in result.facts.doubts)
 

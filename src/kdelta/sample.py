@@ -418,22 +418,14 @@ class HostFacts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     epp: str | None = None
     turbo: str | None = None
     smt: str | None = None
-    isolcpus: str | None = None
-    nohz_full: str | None = None
-    rcu_nocbs: str | None = None
-    preempt_source: str | None = None
     clock_resolution_ns: int | None = None
     clock_step_ns: int | None = None
     numa_balancing: str | None = None
-    thp_shmem: str | None = None
-    thp_defrag: str | None = None
     ksm: str | None = None
-    swap_total_kib: int | None = None
     swap_used_kib: int | None = None
     load: float | None = None
     steal_ticks: int | None = None
     total_ticks: int | None = None
-    context_switches: int | None = None
     virtualisation: str | None = None
     failed_units: str | None = None
 
@@ -441,16 +433,13 @@ class HostFacts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class MachineFacts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a trial's machine was asked to be, and was.
 
-    asked, guest: of a trial in a guest; host: of a timed trial.  steal_share: of the CPUs' time,
-    that a hypervisor took; leased: CPUs of this machine that were the trial's alone; doubts: what
-    speaks against times of this machine, one sentence each.
+    asked, guest: of a trial in a guest; host: of a timed trial.  doubts: what speaks against times
+    of this machine, one sentence each.
     """
 
     asked: MachineSettings | None = None
     guest: MachineSeen | None = None
     host: HostFacts | None = None
-    steal_share: float | None = None
-    leased: tuple[int, ...] = ()
     doubts: tuple[str, ...] = ()
     workload_exit: int | None = None
 

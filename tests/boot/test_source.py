@@ -60,8 +60,8 @@ def edited(original: Build, tmp_path: Path, old: str, new: str) -> str:
 
 
 def test_the_guest_has_all_that_was_asked_for(original: Build) -> None:
-    assert original.lost == ()
-    assert original.release == "6.17.8-kdelta"
+    assert original.record.lost == ()
+    assert original.record.release == "6.17.8-kdelta"
 
 
 def test_a_variant_of_one_file_compiles_one_file(original: Build, tmp_path: Path) -> None:
@@ -71,7 +71,9 @@ def test_a_variant_of_one_file_compiles_one_file(original: Build, tmp_path: Path
         made = built(edited(original, tmp_path, "return -ENOMEM;", f"return -{number};"))
         assert not made.cached
         assert made.image_sha256 != original.image_sha256
-    assert re.findall(r"^  CC +(mm/\S+)", made.log.read_text(), re.MULTILINE) == ["mm/mincore.o"]
+    assert re.findall(
+        r"^  CC +(mm/\S+)", (made.folder / "build.log").read_text(), re.MULTILINE
+    ) == ["mm/mincore.o"]
 
 
 def test_equal_code_is_the_same_image(original: Build, tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ class Builds:
     @property
     def compiler(self) -> str:
         """Its first line of --version."""
-        return self.built[0].compiler
+        return self.built[0].record.compiler
 
     def of(self, tree: SourceTree) -> Kernel:
         """Raises SourceError, InfraError."""
@@ -107,10 +107,10 @@ class Builds:
             return "Null: every image was in the cache, none was built now."
         base = self.built[0]
         again = partial(build.made_again, progress=self.progress, confined=self.confined)
-        if again(base, self.config, self.chain) != base.image_sha256:
+        if again(base) != base.image_sha256:
             raise SpecError(
                 "the base built twice gives two images, so no difference would mean anything",
-                place=base.title,
+                place=base.tree.title,
                 action="look for what its build takes from the time or the machine",
             )
         return "Null: the base built twice differs by 0, the same image to the byte."

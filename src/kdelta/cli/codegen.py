@@ -29,10 +29,9 @@ from kdelta.transplant import releases
 @click.option("--arch", default="amd64", show_default=True, help="Of the kernels.")
 @click.option("--flavour", default="cloud", show_default=True, help="Of the kernels.")
 @click.option("--side-by-side", is_flag=True, help="Print what differs from the first row.")
-@click.option("--listing", is_flag=True, help="Print whole listings.")
 @trust_option
 @json_option
-def codegen(target: str, *, as_json: bool, side_by_side: bool, listing: bool, **asked: Any) -> None:
+def codegen(target: str, *, as_json: bool, side_by_side: bool, **asked: Any) -> None:
     """Compare the code that compilers made of a function: of a source, or of released kernels.
 
     What a run executed of it says: kdelta explain RUN OLD NEW --code FUNCTION
@@ -50,9 +49,6 @@ def codegen(target: str, *, as_json: bool, side_by_side: bool, listing: bool, **
             for row in table.rows[1:]:
                 first = table.cell(table.rows[0], column)
                 print_lines(page.differences(first, table.cell(row, column)))
-    if listing:
-        for cell in table.cells:
-            print_lines(page.listing(cell))
 
 
 def _of_kernels(target: str, asked: dict[str, Any], progress: Progress) -> tables.CodeTable:

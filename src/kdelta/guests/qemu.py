@@ -420,8 +420,6 @@ class Launch:
     guest's memory is reserved huge pages of the host, all taken before it starts.  disk: a file
     that the guest sees as an NVMe disk, which no checkpoint can have.  boot: another number has
     QEMU hand out other random numbers.
-    Raises SpecError for a guest under KVM that would count or start from a checkpoint, and for a
-    restored one with a disk.
     """
 
     image: Path
@@ -436,14 +434,6 @@ class Launch:
     hugetlb: bool = False
     disk: Path | None = None
     boot: int = 1
-
-    def __post_init__(self) -> None:
-        if self.restore and self.disk:
-            raise SpecError("a guest with a disk cannot be restored", action="boot it afresh")
-        if self.accelerator is Accelerator.KVM and (self.counting or self.restore):
-            cause = "instructions are counted under TCG only, KVM runs no plugin and no checkpoint"
-            action = 'choose the instrument "exact" without KVM, or "time" with it'
-            raise SpecError(cause, action=action)
 
 
 def find(target: arch.Arch) -> Iterator[Qemu]:

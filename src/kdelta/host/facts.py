@@ -42,11 +42,9 @@ _WORDS = {
     "version": "proc/version",
     "boot_id": "proc/sys/kernel/random/boot_id",
     "smt": f"{_CPUS}/smt/control",
-    "isolcpus": f"{_CPUS}/isolated",
     "numa_balancing": "proc/sys/kernel/numa_balancing",
     "ksm": "sys/kernel/mm/ksm/run",
 }
-_CHOICES = {"thp_shmem": "shmem_enabled", "thp_defrag": "defrag"}
 _EACH_CPU = {"governor": "scaling_governor", "epp": "energy_performance_preference"}
 _CLOCK_READS, _CLOCK_S = 2000, 0.05
 _CPU_LINE = re.compile(r"cpu(\d*) +(\d+(?: \d+){7,})")
@@ -70,13 +68,10 @@ def read(root: Path = Path("/"), *, cpus: Collection[int] = ()) -> HostFacts:
     """What this machine is.  root: of /proc and /sys; programs are asked about the real one only.
     cpus: whose time is in steal_ticks and total_ticks; all when empty.
     """
-    preempt, source = _preempt(root)
     words: dict[str, Any] = {name: _word(root / path) for name, path in _WORDS.items()}
-    words |= {name: _choice(root / _THP / file) for name, file in _CHOICES.items()}
     for name, file in _EACH_CPU.items():
         paths = root.glob(f"{_CPUS}/cpu[0-9]*/cpufreq/{file}")
         words[name] = ",".join(sorted({_word(path) or "unknown" for path in paths})) or None
-    isolated = words["isolcpus"]
     memory = meminfo(root)
     swap, free = memory.get("SwapTotal"), memory.get("SwapFree")
     real = root == Path("/")
@@ -90,8 +85,7 @@ def read(root: Path = Path("/"), *, cpus: Collection[int] = ()) -> HostFacts:
         seen = [time.clock_gettime_ns(time.CLOCK_MONOTONIC) for _ in range(_CLOCK_READS)]
         smallest = min((b - a for a, b in itertools.pairwise(seen) if b > a), default=0)
     return HostFacts(
-        seen=_seen(root, preempt),
-        preempt_source=source,
+        seen=_seen(root),
         **words,
         **_activity(root, cpus),
         machine=platform.machine(),
@@ -100,13 +94,9 @@ def read(root: Path = Path("/"), *, cpus: Collection[int] = ()) -> HostFacts:
         turbo={"1": "off", "0": "on"}.get(no_turbo) or {"0": "off", "1": "on"}.get(boost),
         compiler=compiler_in(words["version"] or "") or None,
         build_id=_build_id(root),
-        # The file is there only in kernels that have the feature.
-        nohz_full=_word(root / _CPUS / "nohz_full") or (isolated and NONE),
-        rcu_nocbs=_parameter(root, "rcu_nocbs"),
         clock_resolution_ns=round(time.clock_getres(time.CLOCK_MONOTONIC) * 1e9),
         clock_step_ns=smallest or None,
         installed_mib=_installed_mib(root),
-        swap_total_kib=swap,
         swap_used_kib=None if swap is None or free is None else swap - free,
         virtualisation=(real and _detected()) or _virtualisation(root, info),
         failed_units=failed_units() if real else None,
@@ -151,7 +141,7 @@ def _field(text: str, name: str) -> str:
     return match[1].strip() if match else ""
 
 
-def _seen(root: Path, preempt: str | None) -> MachineSeen:
+def _seen(root: Path) -> MachineSeen:
     memory = meminfo(root).get("MemTotal")
     vulnerabilities = sorted((root / _CPUS / "vulnerabilities").glob("*"))
     return MachineSeen(
@@ -160,7 +150,7 @@ def _seen(root: Path, preempt: str | None) -> MachineSeen:
         nodes=len(list(root.glob("sys/devices/system/node/node[0-9]*"))) or None,
         cmdline=_word(root / "proc/cmdline"),
         thp=_choice(root / _THP / "enabled"),
-        preempt=preempt,
+        preempt=_preempt(root),
         clocksource=_word(root / _CLOCK),
         mitigations=tuple(f"{path.name}: {_word(path) or 'unknown'}" for path in vulnerabilities),
     )
@@ -172,27 +162,18 @@ def _build_id(root: Path) -> str | None:
     return None
 
 
-def _parameter(root: Path, name: str) -> str | None:
-    line = _word(root / "proc/cmdline")
-    found = [word.partition("=") for word in (line or "").split()]
-    values = [value for key, _, value in found if key == name]
-    return line and (values[-1] or "on" if values else NONE)
-
-
-def _preempt(root: Path) -> tuple[str | None, str | None]:
-    """How the kernel preempts itself, and what told: the scheduler itself is the best witness."""
+def _preempt(root: Path) -> str | None:
+    """How the kernel preempts itself: the scheduler itself is the best witness."""
     told = _choice(root / "sys/kernel/debug/sched/preempt")
     if told not in (None, NONE):
-        return told, "debugfs"
+        return told
     build = _PREEMPT_BUILD.search(text_of(root / "proc/sys/kernel/version"))
     if build and build[1] != "DYNAMIC":
-        return (build[1] or "full").lower(), "build"
-    asked = _parameter(root, "preempt")
-    if asked not in (None, NONE):
-        return asked, "cmdline"
+        return (build[1] or "full").lower()
+    if asked := re.findall(r"(?<!\S)preempt=(\S+)", text_of(root / "proc/cmdline")):
+        return str(asked[-1])
     options = kconfig.parse(_configuration(root))
-    built = next((how for name, how in _PREEMPT_OPTIONS.items() if options.get(name) == "y"), None)
-    return built, "config" if built else None
+    return next((how for name, how in _PREEMPT_OPTIONS.items() if options.get(name) == "y"), None)
 
 
 def _configuration(root: Path) -> str:
@@ -225,13 +206,11 @@ def _installed_mib(root: Path) -> int | None:
 def _activity(root: Path, cpus: Collection[int]) -> dict[str, Any]:
     text = text_of(root / "proc/stat")
     ticks = list(_ticks(text, cpus))
-    switches = re.search(r"^ctxt (\d+)$", text, re.M)
     load = re.match(r"\d+\.\d+ ", text_of(root / "proc/loadavg"))
     return {
         "load": float(load[0]) if load else None,
         "steal_ticks": sum(row[_STEAL] for row in ticks) if ticks else None,
         "total_ticks": sum(sum(row[:_COUNTED]) for row in ticks) if ticks else None,
-        "context_switches": int(switches[1]) if switches else None,
     }
 
 
@@ -294,9 +273,7 @@ def steal_between(before: HostFacts, after: HostFacts) -> float | None:
 def since(before: HostFacts, leased: Sequence[int], after: HostFacts | None = None) -> MachineFacts:
     """A timed trial's machine before it, and what was taken until `after` (now) of its CPUs."""
     steal = steal_between(before, after or read(cpus=leased))
-    return MachineFacts(
-        host=before, steal_share=steal, leased=tuple(leased), doubts=objections(before, steal=steal)
-    )
+    return MachineFacts(host=before, doubts=objections(before, steal=steal))
 
 
 def clock_tick_ns(host: HostFacts) -> int | None:

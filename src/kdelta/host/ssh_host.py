@@ -188,7 +188,7 @@ _FILES = (
     "proc/cmdline proc/config.gz proc/cpuinfo proc/loadavg proc/meminfo proc/stat proc/version",
     "proc/sys/kernel/numa_balancing proc/sys/kernel/osrelease proc/sys/kernel/panic",
     "proc/sys/kernel/random/boot_id proc/sys/kernel/version",
-    f"{_CPU}/isolated {_CPU}/nohz_full {_CPU}/online {_CPU}/smt/control {_CPU}/vulnerabilities/*",
+    f"{_CPU}/isolated {_CPU}/online {_CPU}/smt/control {_CPU}/vulnerabilities/*",
     f"{_CPU}/cpufreq/boost {_CPU}/intel_pstate/no_turbo",
     f"{_CPU}/cpu[0-9]*/cpufreq/scaling_governor {_CPU}/cpu[0-9]*/topology/core_cpus_list",
     f"{_CPU}/cpu[0-9]*/topology/thread_siblings_list",
@@ -196,9 +196,7 @@ _FILES = (
     "sys/devices/system/clocksource/clocksource0/current_clocksource",
     "sys/devices/system/node/node[0-9]*/cpulist sys/firmware/dmi/entries/17-*/raw",
     "sys/hypervisor/type sys/kernel/debug/sched/preempt sys/kernel/mm/ksm/run sys/kernel/notes",
-    "sys/kernel/mm/transparent_hugepage/enabled sys/kernel/mm/transparent_hugepage/defrag",
-    "sys/kernel/mm/transparent_hugepage/shmem_enabled",
-    "boot/config-* boot/grub/grub.cfg boot/grub/grubenv",
+    "sys/kernel/mm/transparent_hugepage/enabled boot/config-* boot/grub/grub.cfg boot/grub/grubenv",
     *(f"{reboot.EFI_VARIABLES}/Loader{name}-{reboot.VENDOR}" for name in ("Info", "EntryDefault")),
 )
 # Below folders that only root may look into.

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from kdelta import arch as arches
+from kdelta import cache
 from kdelta.archive.apt import Archive, Progress
 from kdelta.archive.index import upstream_of
 from kdelta.errors import InfraError, SpecError
@@ -137,8 +138,8 @@ def built(
     found = tree_reference.source(parsed, progress=progress)
     chain = build.compiler(parsed.compiler, target=arch, progress=progress)
     made = build.build(found, config, chain, progress=progress, confined=confined)
-    if made.lost:
-        log.warning("note: %s is without %s", made.title, ", ".join(made.lost))
+    if made.record.lost:
+        log.warning("note: %s is without %s", found.title, ", ".join(made.record.lost))
     return made
 
 
@@ -174,18 +175,19 @@ def packaged_config(
 
 def of_build(reference: str, build: Build) -> Kernel:
     """A built kernel as the rest of kdelta takes it."""
+    config = build.folder / "config"
     return Kernel(
         reference=reference,
-        release=build.release,
-        arch=build.arch,
-        flavour=build.config_name,
+        release=build.record.release,
+        arch=build.chain.target,
+        flavour=build.config.name,
         image=build.image,
         image_sha256=build.image_sha256,
-        config=build.config,
-        config_sha256=build.config_sha256,
+        config=config,
+        config_sha256=cache.recorded(config),
         name=build.label,
-        source=f"tree {build.tree.tree}, configuration {build.config_name}",
-        compiler=build.compiler,
+        source=f"tree {build.tree.tree}, configuration {build.config.name}",
+        compiler=build.record.compiler,
     )
 
 

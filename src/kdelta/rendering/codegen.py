@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""A matrix, its differences side by side, and listings: as text and JSON."""
+"""A matrix and its differences side by side, as text; with listings, as JSON."""
 
 from __future__ import annotations
 
@@ -91,24 +91,6 @@ def _side(cell: Cell, index: int | None) -> str:
         return " " * _SIDE
     text = f"{index:4d} {cell.code.instructions[index].shown}"
     return short(text, _SIDE).ljust(_SIDE)
-
-
-def listing(cell: Cell) -> Iterator[Line]:
-    """All instructions of a cell."""
-    if cell.code is None:
-        return
-    title = f"{cell.code.name}: {cell.row} {cell.column}".strip()
-    yield (Span(title, Tone.BOLD),)
-    yield from _listed(cell.code)
-    if cell.cold is not None:
-        yield (Span(f"{cell.cold.name}:", Tone.BOLD),)
-        yield from _listed(cell.cold)
-
-
-def _listed(code: Code) -> Iterator[Line]:
-    for index, instruction in enumerate(code.instructions):
-        place = f"{instruction.offset:6x} {index:4d}  "
-        yield (Span(place, Tone.FAINT), Span(instruction.shown))
 
 
 def document(matrix: CodeTable) -> tuple[str, dict[str, Any]]:

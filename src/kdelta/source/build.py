@@ -208,44 +208,48 @@ _KCONFIG = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Build:
-    """One kernel built from source, in the cache.  Equal image_sha256: the same code."""
+class BuildRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """build.json: what is known of an image beside what led to it.
 
-    title: str  # "6.17.8+mincore-present-first"
-    tree: trees.SourceTree
-    config_name: str
-    arch: str  # Debian's name
-    compiler: str  # first line of `cc --version`
-    compiler_name: str  # "gcc-14"
-    release: str  # uname -r
-    image: Path
-    image_sha256: str
-    config: Path
-    config_sha256: str
-    log: Path
-    lost: tuple[str, ...]  # lines asked of the configuration that are not in it
-    seconds: float  # that the build took
-    cached: bool  # it was there already
-
-    @property
-    def label(self) -> str:
-        """The title and, where they are not the default, configuration and compiler."""
-        words = [self.title]
-        if self.config_name != kconfig.DEFAULT:
-            words.append(self.config_name)
-        if self.compiler_name != _default_compiler() and self.arch == BUILT_FOR:
-            words.append(self.compiler_name)
-        return ",".join(words)
-
-
-class _Record(msgspec.Struct, frozen=True, kw_only=True):
-    """build.json: what is known of an image beside what led to it."""
+    compiler: first line of `cc --version`.  release: uname -r.  lost: lines asked of the
+    configuration that are not in it.
+    """
 
     compiler: str
     release: str
     lost: tuple[str, ...]
-    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Build:
+    """One kernel built from source, in the cache.  Equal image_sha256: the same code.
+
+    config: what was asked for.  folder: of the image, its configuration and the log.  cached: it
+    was there already.
+    """
+
+    tree: trees.SourceTree
+    config: kconfig.Config
+    chain: Toolchain
+    folder: Path
+    image_sha256: str
+    record: BuildRecord
+    cached: bool
+
+    @property
+    def image(self) -> Path:
+        """The bootable image."""
+        return self.folder / "vmlinuz"
+
+    @property
+    def label(self) -> str:
+        """The title and, where they are not the default, configuration and compiler."""
+        words = [self.tree.title]  # "6.17.8+mincore-present-first"
+        if self.config.name != kconfig.DEFAULT:
+            words.append(self.config.name)
+        if self.chain.name != _default_compiler() and self.chain.target == BUILT_FOR:
+            words.append(self.chain.name)
+        return ",".join(words)
 
 
 def compiler(
@@ -287,7 +291,7 @@ def build(
 
     def made(folder: Path) -> None:
         nonlocal cached
-        cached, log, begun = False, _log(key), time.monotonic()
+        cached, log = False, _log(key)
         with _ready(tree, config, chain, log, progress, confined=confined) as maker:
             cold = not (maker.output / "vmlinux").exists()
             maker.run([_target(chain)], steps=_STEPS_COLD if cold else 0, progress=progress)
@@ -295,30 +299,31 @@ def build(
                 shutil.copyfile(_image(maker), folder / "vmlinuz")
                 shutil.copyfile(maker.output / ".config", folder / "config")
                 release = (maker.output / "include/config/kernel.release").read_text().strip()
-        record = _Record(
+        record = BuildRecord(
             compiler=chain.banner,
             release=release,
             lost=config.lost((folder / "config").read_text(errors="replace")),
-            seconds=round(time.monotonic() - begun, 1),
         )
         with cache.writing(folder):
             shutil.move(log, folder / "build.log")
             (folder / "build.json").write_bytes(msgspec.json.encode(record))
 
-    return _read(cache.entry("builds", key, made), tree, config, chain, cached=cached)
+    folder = cache.entry("builds", key, made)
+    return Build(
+        tree=tree,
+        config=config,
+        chain=chain,
+        folder=folder,
+        image_sha256=cache.recorded(folder / "vmlinuz"),
+        record=files.decoded((folder / "build.json").read_bytes(), BuildRecord),
+        cached=cached,
+    )
 
 
-def made_again(
-    built: Build,
-    config: kconfig.Config,
-    chain: Toolchain,
-    *,
-    progress: Progress | None = None,
-    confined: bool = False,
-) -> str:
+def made_again(built: Build, *, progress: Progress | None = None, confined: bool = False) -> str:
     """SHA-256 of the image of a build when it is made once more, now.  Raises as `build` does."""
-    log = _log(cache.digest("again", built.image_sha256))
-    with _ready(built.tree, config, chain, log, progress, confined=confined) as maker:
+    log, chain = _log(cache.digest("again", built.image_sha256)), built.chain
+    with _ready(built.tree, built.config, chain, log, progress, confined=confined) as maker:
         maker.run([_target(chain)], progress=progress)
         found = files.digest_of(_image(maker))
     log.unlink(missing_ok=True)
@@ -591,26 +596,6 @@ def _configure(maker: make.Make, tree: trees.SourceTree, config: kconfig.Config)
     maker.run(["olddefconfig"])
     with cache.writing(ready):
         ready.write_text(state)
-
-
-def _read(
-    folder: Path, tree: trees.SourceTree, config: kconfig.Config, chain: Toolchain, *, cached: bool
-) -> Build:
-    told = msgspec.structs.asdict(files.decoded((folder / "build.json").read_bytes(), _Record))
-    return Build(
-        title=tree.title,
-        tree=tree,
-        config_name=config.name,
-        arch=chain.target,
-        compiler_name=chain.name,
-        image=folder / "vmlinuz",
-        image_sha256=cache.recorded(folder / "vmlinuz"),
-        config=folder / "config",
-        config_sha256=cache.recorded(folder / "config"),
-        log=folder / "build.log",
-        cached=cached,
-        **told,
-    )
 
 
 def _log(key: str) -> Path:
