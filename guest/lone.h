@@ -261,6 +261,19 @@ kd_api long kd_lone_timers(void)
 	return timers;
 }
 
+/* Large folios that files in memory were given since the boot: no mapping has to show them. */
+kd_api void kd_lone_folios(enum kd_when when)
+{
+	for (unsigned int kb = 16; kb <= 2048; kb *= 2) {
+		char path[100], name[sizeof(kd.facts->name)];
+
+		snprintf(path, sizeof(path), "/sys/kernel/mm/transparent_hugepage/hugepages-%ukB/"
+			 "stats/shmem_alloc", kb);
+		snprintf(name, sizeof(name), "shmem_folios_%ukb", kb);
+		kd_state(when, name, kd_file_number(path), KD_FREE);
+	}
+}
+
 /*
  * What there is in memory of the process.  Nobody said what it was to be; what arms differ in makes
  * them no pair (kdelta compares these by their names).
@@ -284,6 +297,7 @@ kd_api void kd_lone_state(enum kd_when when)
 	kd_lone_tell(when, "process", own);
 	if (kd_lone_children(children))
 		kd_lone_tell(when, "children", children);
+	kd_lone_folios(when);
 	kd_state_machine(when);
 }
 
@@ -445,8 +459,8 @@ kd_api noinline void kd_lone_begin(unsigned int phase)
 		kd_drain_batches();
 		KD_ARM();
 		sched_yield();	/* arming takes effect when the emulator ends its block */
-	} else if (kd_lone.windows[phase] == 1) {
-		kd_lone_state(KD_DURING);	/* what its windows unmap is there */
+	} else if (kd_lone.windows[phase] && !(kd_lone.windows[phase] & (kd_lone.windows[phase] - 1))) {
+		kd_lone_state(KD_DURING);	/* what its windows unmap is there; a few are looked at */
 	}
 	kd_lone.ns[phase][kd_lone.windows[phase]] = 0;	/* the page is there now */
 	kd_lone.began = kd_now();

@@ -347,6 +347,7 @@ TELLING = frozenset((
     *_PAGES, "node0_pages", "node1_pages", "shared_vmas",
     *(f"{whose}_{name}" for whose in ("process", "children") for name in (*_PAGES, *_OF_PROCESSES)),
     *("memory_anon_huge_kb", "memory_file_huge_kb", "memory_shmem_huge_kb"),
+    *(f"shmem_folios_{16 << order}kb" for order in range(8)),
 ))  # fmt: skip
 
 
