@@ -102,7 +102,7 @@ def test_a_bar_on_a_terminal_still_prints_failures(monkeypatch: pytest.MonkeyPat
 def test_a_build_that_takes_minutes_tells_how_many_are_left(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    clock = iter([0.0, 0.0, 300.0, 600.0, 890.0, 3.0, 4.0, 8.0, 9.0])
+    clock = iter((0, 0, 0, 300, 300, 600, 600, 890, 890, 3, 3, 4, 8, 8, 9, 9))
     monkeypatch.setattr("kdelta.cli.printing.time.monotonic", lambda: next(clock))
     with printing.reporting() as report:
         for percent in (0.0, 25.0, 50.0, 99.0):

@@ -35,6 +35,7 @@ _MOST_PARAMETERS = 40
 _MOST_ROWS = 2000
 _LONGEST = 200
 _COMMIT = re.compile(r'^commit: ([0-9a-f]{12,40}) \("(.*)"\)\s*$', re.MULTILINE)
+_OF_SUBJECT = re.compile(r"\] ([0-9a-f]{7,40}):")
 _MAILS = re.compile(rb"^From \S+ .*\d\d:\d\d.*$", re.MULTILINE)  # in one mailbox
 # Two commits and no third; the first may be a release: "v6.12".
 _BLOCK = re.compile(
@@ -167,9 +168,10 @@ def read(path: Path) -> RobotReport:
     fields = {"testcase": suite[1] if suite else "", **dict(parameters)}
     ranked = sorted(_RULE.split(text), key=lambda part: _contradicted(part, fields))
     fitting = takewhile(lambda part: _contradicted(part, fields) < _OTHER_TEST, ranked)
-    parts = ((_BLOCK.search(part), _rows(part)) for part in fitting)
-    tables = (each for each in parts if each[0] and any(row["percent"] for row in each[1]))
-    block, rows = next(tables, (None, []))
+    parts = ((_BLOCK.search(part), _rows(part), _settings(part)) for part in fitting)
+    tables = [each for each in parts if each[0] and any(row["percent"] for row in each[1])]
+    block, _, settings = tables[0] if tables else (None, [], [])
+    rows = [row for _, own, of in tables if of == settings for row in own]
     if not (block and suite):
         lacks = "its table of old, %change, new and metric, below a block commit: with two commits"
         lacks = lacks if suite else "its field testcase:"
@@ -185,7 +187,15 @@ def read(path: Path) -> RobotReport:
             if _row(seen.setdefault(row["name"], row)) != _row(row):
                 cause = f"its table has two rows {printable(row['name'], 80)} that differ"
                 raise SpecError(cause, place=str(path), action=_WHOLE_MAIL)
-    whole = next((one for one in _COMMIT.finditer(text) if one[1].startswith(short)), None)
+    named = [*_COMMIT.finditer(text)]
+    told = _OF_SUBJECT.search(subject)
+    if told and not (short.startswith(told[1]) or told[1].startswith(short)):
+        cause = f"its Subject is of {told[1]}, and its table of {short}"
+        raise SpecError(cause, place=str(path), action=_WHOLE_MAIL)
+    whole = next((one for one in named if one[1].startswith(short)), None)
+    if named and not whole:
+        cause = f"its field commit: is {named[0][1][:12]}, and its table's {short}"
+        raise SpecError(cause, place=str(path), action=_WHOLE_MAIL)
     return RobotReport(
         commit=whole[1] if whole else short,
         parent=parent,
@@ -250,8 +260,7 @@ def _unit(number: str) -> float:
 
 def _contradicted(part: str, fields: Mapping[str, str]) -> int:
     """How many fields of the mail the settings above a table contradict; 0 without settings."""
-    found = _SETTINGS.match(part)
-    names, values = (line.split("/") for line in found.groups()) if found else ([], [])
+    names, values = _settings(part) or ([], [])
     if len(names) != len(values):  # one has a slash of its own
         names, values = ["testcase"], [fields["testcase"] if fields["testcase"] in values else ""]
     return sum(
@@ -259,6 +268,12 @@ def _contradicted(part: str, fields: Mapping[str, str]) -> int:
         for name, value in zip(names, values, strict=True)
         if fields.get(name, value) != value
     )
+
+
+def _settings(part: str) -> list[list[str]]:
+    """Names and values of the settings above a table; [] without any."""
+    found = _SETTINGS.match(part)
+    return [line.split("/") for line in found.groups()] if found else []
 
 
 def _rows(part: str) -> list[re.Match[str]]:
@@ -486,7 +501,7 @@ def _parts(content: bytes) -> tuple[str, str]:
     if not re.match(rb"(?:From |[A-Za-z-]+:)", content):
         return "", html.unescape(text) if text.lstrip().startswith("<") else text
     with contextlib.suppress(LookupError, ValueError):
-        mail = files.mail_of(content)
+        mail, texts = files.mail_of(content), list[str]()
         for part in mail.walk():
             payload = part.get_payload(decode=True)
             named = part.get_content_type(), part.get_content_disposition()
@@ -494,5 +509,8 @@ def _parts(content: bytes) -> tuple[str, str]:
                 payload, bytes
             ):
                 charset = part.get_content_charset("utf-8")
-                return str(mail["subject"]), payload.decode(charset, errors="replace")
+                texts.append(payload.decode(charset, errors="replace"))
+        if texts:  # of several that one with a table, and two of these contradict themselves
+            tables = [one for one in texts if _BLOCK.search(one)]
+            return str(mail["subject"]), "\n".join(dict.fromkeys(tables)) or texts[0]
     return "", html.unescape(text)

@@ -9,11 +9,11 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, ParamSpec, TextIO
 
 import click
 
@@ -164,6 +164,7 @@ def print_table(
         click.echo(f"{' ' * indent}{''.join(span.text for span in spans)}".rstrip())
 
 
+P = ParamSpec("P")
 _STEP_PERCENT = 25.0
 _SILENT_S = 5.0  # that a long step in a pipe goes on without a line
 
@@ -198,14 +199,15 @@ def showing(record: RunRecord) -> Iterator[Report]:
             before.append(event.done - (event.result is not None))
         return _left(time.monotonic() - begun, event.done - before[0], event.total - before[0])
 
-    def line(event: Event) -> None:
+    def line(event: Event) -> bool:
         words = left(event)
-        if event.step is not TrialStep.STARTED:
-            line = f"[{event.done}/{event.total}] {said(event)}"
-            say(f"{line}; {words}" if words else line, err=True)
+        if event.step is TrialStep.STARTED:
+            return False
+        line = f"[{event.done}/{event.total}] {said(event)}"
+        say(f"{line}; {words}" if words else line, err=True)
+        return True
 
-    terminal = sys.stderr.isatty()
-    with _trial_bar(labels, left, said) if terminal else contextlib.nullcontext(line) as report:
+    with _trial_bar(labels, left, said) if sys.stderr.isatty() else _beating(line) as report:
         yield report
 
 
@@ -261,34 +263,49 @@ def reporting() -> Iterator[Progress]:
         yield show
 
 
-@contextlib.contextmanager
-def _percent_lines() -> Iterator[Progress]:
+def _percent_lines() -> contextlib.AbstractContextManager[Progress]:
     shown: dict[str, tuple[float, float]] = {}  # of a label: percent, when
     begun: dict[str, float] = {}
-    said, ended = [time.monotonic()], threading.Event()
 
-    def report(label: str, percent: float) -> None:
+    def report(label: str, percent: float) -> bool:
         now = time.monotonic()
         begun.setdefault(label, now)
         last, when = shown.get(label, (-_STEP_PERCENT, now))
         silent = now - when >= _SILENT_S and percent >= last + 1
-        if silent or percent // _STEP_PERCENT > last // _STEP_PERCENT:
-            shown[label], said[0] = (percent, now), now
-            left = _left(now - begun[label], percent, 100)
-            click.echo(f"{label}: {percent:.0f} %{left and f', {left}'}", err=True)
+        if not silent and percent // _STEP_PERCENT <= last // _STEP_PERCENT:
+            return False
+        shown[label] = percent, now
+        left = _left(now - begun[label], percent, 100)
+        click.echo(f"{label}: {percent:.0f} %{left and f', {left}'}", err=True)
+        return True
 
-    def beat(start: float) -> None:
+    return _beating(report)
+
+
+@contextlib.contextmanager
+def _beating(report: Callable[P, bool]) -> Iterator[Callable[P, None]]:
+    """The same; a line says that kdelta is at work where it printed none for seconds.
+
+    report: True where it printed one.
+    """
+    told, ended = [time.monotonic()], threading.Event()
+
+    def reporting(*args: P.args, **kwargs: P.kwargs) -> None:
+        if report(*args, **kwargs):
+            told[0] = time.monotonic()
+
+    def beat(begun: float) -> None:
         while not ended.wait(_SILENT_S / 5):
             now = time.monotonic()
-            if now - said[0] >= 1.5 * _SILENT_S:
-                said[0] = now
+            if now - told[0] >= 1.5 * _SILENT_S:
+                told[0] = now
                 with contextlib.suppress(OSError, ValueError):  # nobody reads it
-                    click.echo(f"at work for {now - start:.0f} s", err=True)
+                    click.echo(f"at work for {now - begun:.0f} s", err=True)
 
-    thread = threading.Thread(target=beat, args=(said[0],), daemon=True)
+    thread = threading.Thread(target=beat, args=(told[0],), daemon=True)
     thread.start()
     try:
-        yield report
+        yield reporting
     finally:
         ended.set()
         thread.join()

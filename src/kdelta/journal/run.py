@@ -34,6 +34,7 @@ from kdelta.study import spec
 FORMAT = 4
 RUNS = files.FolderKind(file="run.json", word="run", first="make one with: kdelta run STUDY")
 _STUDY, _ATTEMPTS, _FINISHED = "study.toml", "attempts.json", ".finished.json"
+_BEHIND = re.compile(r"(?: \(\d+\))?(?: again)?$")  # the label of an arm
 _AGAIN = "measure it again with: kdelta run --new"
 
 
@@ -323,9 +324,16 @@ def _sound(plan: _Plan) -> bool:
     arms = [arm.index for arm in plan.arms]
     of_arms = {trial.arm for trial in plan.trials} <= set(arms)
     named = re.fullmatch(r"[\w.+~=@,-]*", plan.run_id)
-    labels = {(arm.label, arm.point) for arm in plan.arms if arm.label and arm.label.isprintable()}
+    labels = {(arm.label, arm.point) for arm in plan.arms if _is_called(arm)}
     told = bool(named) and len(labels) == len(arms)
     return told and once and of_arms and arms == list(range(len(arms)))
+
+
+def _is_called(arm: ArmRecord) -> bool:
+    """True when an arm has the name of its own kernel, whatever is told behind it."""
+    name, own = _BEHIND.sub("", arm.label), arm.kernel
+    names = own.name, own.version.replace("~", "-"), own.release, own.reference
+    return bool(name) and name.isprintable() and any(each.startswith(name) for each in names)
 
 
 def _study_of(folder: Path, digest: str) -> spec.Study:
