@@ -124,8 +124,8 @@ class Remote:
             quick, name = timeout <= _SHORT_S, f"ssh of {self.name}"
             text, errors = native.read(child, name, timeout, self.cancelled, quick=quick)
         except GuestError as error:
-            cause = f"{self.name} did not answer within {timeout:.0f} s: {error.cause}"
-            action = "see by hand whether it answers, then: kdelta resume"
+            cause = f"{self.name} does not answer: {error.cause}"
+            action = f"see what this says, then give the command again: {self.by_hand()}"
             raise InfraError(cause, action=action) from error
         finally:
             process.end(child)
