@@ -43,9 +43,7 @@ def maker(tmp_path: Path) -> Make:
     )
     program = process.which("gcc")
     assert program is not None
-    chain = Toolchain(
-        name="gcc-12", family=Family.GCC, version="", cc=program, tools=None, banner="gcc"
-    )
+    chain = Toolchain(name="gcc-12", family=Family.GCC, cc=program, tools=None, banner="gcc")
     log = tmp_path / "log"
     return Make(source=source, output=out, chain=chain, title="a source", log=log, busy=0)
 

@@ -221,7 +221,7 @@ def code(*lines: str) -> Code:
                 kind=Flow.JUMP if at_sign else Flow.PLAIN, to=int(to) if at_sign else None,
             )
         )  # fmt: skip
-    return Code(name="f", arch="amd64", size=len(made), instructions=tuple(made))
+    return Code(name="f", size=len(made), instructions=tuple(made))
 
 
 def test_an_insertion_moves_targets_and_changes_nothing_else() -> None:

@@ -115,7 +115,7 @@ def test_jobs_are_bounded_by_processors() -> None:
 def test_a_cross_compiler_is_for_its_own_architecture(target: str, arch: str) -> None:
     gnu = arches.of(target).gnu
     chain = Toolchain(
-        name=f"{gnu}-gcc", family=Family.GCC, version="", cc=Path(f"/usr/bin/{gnu}-gcc"),
+        name=f"{gnu}-gcc", family=Family.GCC, cc=Path(f"/usr/bin/{gnu}-gcc"),
         tools=None, banner="", target=target,
     )  # fmt: skip
     words = make.arguments(chain)
@@ -127,7 +127,7 @@ def test_a_cross_compiler_is_for_its_own_architecture(target: str, arch: str) ->
 
 
 def test_a_compiler_of_this_machine_crosses_nothing() -> None:
-    chain = Toolchain(name="gcc-12", family=Family.GCC, version="", cc=Path("/usr/bin/gcc-12"),
+    chain = Toolchain(name="gcc-12", family=Family.GCC, cc=Path("/usr/bin/gcc-12"),
                       tools=None, banner="")  # fmt: skip
     words = make.arguments(chain)
     assert words[0] == "ARCH=x86_64"
@@ -268,7 +268,7 @@ def test_a_file_is_a_strangers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_build_is_bounded_and_a_strangers_in_a_cage(tmp_path: Path) -> None:
-    chain = Toolchain(name="gcc", family=Family.GCC, version="", cc=tmp_path, tools=None, banner="")
+    chain = Toolchain(name="gcc", family=Family.GCC, cc=tmp_path, tools=None, banner="")
     maker = make.Make(
         source=tmp_path, output=tmp_path, chain=chain, title="x", log=tmp_path / "log"
     )

@@ -34,9 +34,7 @@ FLAGS = (
     "-O2", "-fno-pie", "-mcmodel=kernel", "-fcf-protection=branch", "-pg", "-mfentry",
     "-mrecord-mcount", "-fno-asynchronous-unwind-tables", "-fno-stack-protector", "-ffreestanding",
 )  # fmt: skip
-CC = Toolchain(
-    name="gcc-14", family=Family.GCC, version="", cc=Path("gcc"), tools=None, banner="gcc"
-)
+CC = Toolchain(name="gcc-14", family=Family.GCC, cc=Path("gcc"), tools=None, banner="gcc")
 START = 0xFFFFFFFF81000000
 QUIET = "__attribute__((noinline, no_instrument_function)) int quiet(int x) { return x"
 FIFTH = "int fifth(int x) { static int last; return x - last++;"

@@ -43,7 +43,6 @@ class Toolchain:
 
     name: str  # "gcc-14"
     family: Family
-    version: str  # Debian package version; "" for this system's
     cc: Path  # the compiler
     tools: Path | None  # LLVM's programs (ld.lld, llvm-nm ...), named without version
     banner: str  # first line of `cc --version`
@@ -101,7 +100,6 @@ def crossing(architecture: arch.Arch, name: str = "") -> Toolchain:
     return Toolchain(
         name=name or wanted,
         family=Family.GCC,
-        version="",
         cc=program,
         tools=None,
         banner=_banner(program),
@@ -152,9 +150,7 @@ def _system(name: str, family: Family, major: int) -> Toolchain | None:
     needed = ("ld.lld", "llvm-nm", "llvm-objcopy") if tools else ()
     if tools and not all((tools / tool).exists() for tool in needed):
         return None
-    return Toolchain(
-        name=name, family=family, version="", cc=program, tools=tools, banner=_banner(program)
-    )
+    return Toolchain(name=name, family=family, cc=program, tools=tools, banner=_banner(program))
 
 
 def _banner(program: Path) -> str:
@@ -195,7 +191,6 @@ def _checked(name: str, prefix: Path) -> Toolchain:
     own = prefix / "usr/bin" / f"{gnu}-gcc-{major}"
     gcc = own if own.exists() else own.with_name(f"gcc-{major}")
     program = tools / "clang" if tools else gcc
-    version = _version(prefix)
     with tempfile.TemporaryDirectory(prefix="kdelta-toolchain-") as scratch:
         source = Path(scratch, "one.c")
         source.write_text("int one(int x) { return x + 1; }\n")
@@ -203,11 +198,10 @@ def _checked(name: str, prefix: Path) -> Toolchain:
         done = process.run(argv, timeout=_COMMAND_S, check=False)
     if done.returncode:
         action = "gcc's assembler comes from this system: is binutils installed?"
-        raise InfraError(f"{name} {version} does not run here: {done.last_words}", action=action)
-    banner = _banner(program)
-    return Toolchain(
-        name=name, family=family, version=version, cc=program, tools=tools, banner=banner
-    )
+        raise InfraError(
+            f"{name} {_version(prefix)} does not run here: {done.last_words}", action=action
+        )
+    return Toolchain(name=name, family=family, cc=program, tools=tools, banner=_banner(program))
 
 
 def _gnu() -> str:

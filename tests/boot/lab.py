@@ -275,6 +275,7 @@ def of_arch(name: str, target: str) -> Machine:
 def by_address(window: insns.CountedWindow) -> Counter[int]:
     """Instructions of a window by address."""
     total: Counter[int] = Counter()
-    for address, count in window.addresses():
-        total[address] += count
+    for addresses, count in window.groups():
+        for address in addresses:
+            total[address] += count
     return total

@@ -418,7 +418,6 @@ class PairRow:
     old: float
     new: float
     comparison: Comparison
-    run_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -490,7 +489,6 @@ class _Scenario:
             old=was.value,
             new=now.value,
             comparison=self._comparison(was, now),
-            run_id=now.record.run_id,
         )
 
     def _comparison(self, was: _Arm, now: _Arm) -> Comparison:

@@ -166,12 +166,6 @@ class CountedWindow:
                     continue
                 yield address, instruction(words[2 * at], words[2 * at + 1]), count
 
-    def addresses(self) -> Iterator[tuple[int, int]]:
-        """(address, count); an address that lies in several translated blocks comes as often."""
-        for addresses, count in self.groups():
-            for address in addresses:
-                yield address, count
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
@@ -188,10 +182,8 @@ def instruction(first: int, second: int) -> bytes:
     return content[: min(content[-1], _LONGEST)]
 
 
-def read(path: Path, *, paths: bool = True) -> Counts:
+def read(path: Path) -> Counts:
     """Read a stream; a record cut short at its end (QEMU was killed) is left out.
-
-    paths: call paths, too, which are most of one that has them.
 
     Raises InfraError when there is no stream or it is not one.
     """
@@ -202,11 +194,14 @@ def read(path: Path, *, paths: bool = True) -> Counts:
     except OSError as error:
         cause = f"the plugin's counts cannot be read: {error.strerror}"
         raise InfraError(cause, place=str(path)) from error
-    return of(written, str(path), paths=paths)
+    return of(written, str(path))
 
 
 def of(written: bytes, place: str, *, paths: bool = True) -> Counts:
-    """The same of what such a file holds; place: of it, for complaints."""
+    """The same of what such a file holds; place: of it, for complaints.
+
+    paths: call paths, too, which are most of one that has them.
+    """
     opened = stream.opened(written, place)
     reader = _Reader(place)
     for kind, record in opened.records(() if paths else (stream.CONTEXTS, stream.CALLS)):

@@ -154,10 +154,13 @@ class PatchRow(msgspec.Struct, frozen=True, kw_only=True):
     worst_percent: float = 0.0
 
 
-class Elsewhere(msgspec.Struct, frozen=True, kw_only=True):
-    """The series on another architecture, with the fields that the page has for amd64."""
+class Side(msgspec.Struct, frozen=True, kw_only=True):
+    """The series on one architecture.
 
-    arch: str
+    paths: scenarios that execute changed code.  identical: counted scenarios that do not.
+    unseen: changed functions that no scenario executes.  null: what building the base twice shows.
+    """
+
     compiler: str
     null: str
     patches: tuple[PatchRow, ...] = ()
@@ -166,6 +169,12 @@ class Elsewhere(msgspec.Struct, frozen=True, kw_only=True):
     unseen: tuple[str, ...] = ()
     state: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
+
+
+class Elsewhere(Side, frozen=True, kw_only=True):
+    """The series on another architecture than the page's own."""
+
+    arch: str
 
 
 class DeclaredClaim(msgspec.Struct, frozen=True, kw_only=True):
@@ -203,11 +212,9 @@ class Since(msgspec.Struct, frozen=True, kw_only=True):
     arch: str = HOME
 
 
-class CheckPage(msgspec.Struct, frozen=True, kw_only=True):
+class CheckPage(Side, frozen=True, kw_only=True):
     """A whole page.
 
-    paths: scenarios that execute changed code.  identical: counted scenarios that do not.
-    unseen: changed functions that no scenario executes.  null: what building the base twice shows.
     claims: on every architecture.  sentences: those of the mails with a figure, quoted, not judged.
     apart: how many paths have an answer on one of this page and the page before, and not on both.
     grade: of all counts.
@@ -217,19 +224,11 @@ class CheckPage(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     base: str
     config: str
-    compiler: str
     qemu: str
     kdelta: str
     decision: Ruling
     why: str
     tolerance: float
-    patches: tuple[PatchRow, ...]
-    paths: tuple[PathRow, ...]
-    identical: tuple[str, ...]
-    unseen: tuple[str, ...]
-    null: str
-    state: tuple[str, ...]
-    limits: tuple[str, ...]
     claims: tuple[JudgedClaim, ...] = ()
     sentences: tuple[str, ...] = ()
     since: tuple[Since, ...]

@@ -38,6 +38,7 @@ from kdelta.check.page import (
     PatchRow,
     PathRow,
     Ruling,
+    Side,
     Since,
     sized,
 )
@@ -613,9 +614,6 @@ def path_rows(found: CheckedSeries) -> tuple[PathRow, ...]:
     return tuple(rows)
 
 
-_OF_HOME = ("compiler", "null", "patches", "paths", "identical", "unseen", "state")
-
-
 def page(
     series: PatchSeries,
     sides: Sequence[CheckedSeries],
@@ -631,11 +629,12 @@ def page(
     before: the page of the version before, from the file `against`.  declared: claims to judge.
     told: config, qemu, kdelta and command, as the page has them.
     """
-    home, *elsewhere = map(_side, sides)
-    own = asdict(home)
+    found, *others = sides
+    home = _side(found)
+    elsewhere = [Elsewhere(arch=one.base.arch, **asdict(_side(one))) for one in others]
     everywhere = (*home.paths, *(row for each in elsewhere for row in each.paths))
-    found = sides[0]
     decision, why = _decided(sides, everywhere, found.tolerance)
+    limits = (*filter(None, [series.order]), *_limits(found, elsewhere, confined=confined))
     claims: list[JudgedClaim] = []
     for one in sides:
         missing = [row.number for row in one.patches if row.wrong]
@@ -647,8 +646,7 @@ def page(
         decision=decision,
         why=why,
         tolerance=found.tolerance,
-        **{name: own[name] for name in _OF_HOME},
-        limits=(*filter(None, [series.order]), *_limits(found, elsewhere, confined=confined)),
+        **(asdict(home) | {"limits": limits}),
         claims=tuple(claims),
         sentences=sentences(series),
         since=(),
@@ -672,15 +670,14 @@ def _null(found: CheckedSeries) -> str:
     return f"{found.null}{said if own else ''}"
 
 
-def _side(found: CheckedSeries) -> Elsewhere:
+def _side(found: CheckedSeries) -> Side:
     # A trial whose facts do not hold has no count.
     paths = path_rows(found)
     results = [one.result for each in found.counts for _, one in each.counted]
     facts = sum(fact.binding for result in results for fact in result.state)
     held = sum(fact.holds and fact.binding for result in results for fact in result.state)
     state = f"{held} of {facts} facts of page state are as wanted, in {len(results)} trials"
-    return Elsewhere(
-        arch=found.base.arch,
+    return Side(
         compiler=found.compiler,
         null=_null(found),
         patches=tuple(_with_paths(found, paths)),

@@ -167,7 +167,7 @@ def check(
     own = _own(built, alone=alone and not arches)
     for one in (HOME, *arches):
         _check_tools(asked, one, probe)
-    with _kept(given["runs"]) as (folder, command), reporting() as progress:
+    with _kept(given.pop("runs")) as (folder, command), reporting() as progress:
         with _opened(series, asked, claims, trust=means.trust) as found_on:
             source = tree_reference.located(asked, progress=progress)
             if source != asked:
@@ -328,7 +328,6 @@ class _Check:
     caged: bool
     config: str
     tolerance: float
-    runs: Path
     means: options.Means
     folder: Path
     command: str

@@ -267,7 +267,6 @@ class Code:
     """The instructions of one function, without padding after the last."""
 
     name: str
-    arch: str  # Debian's name
     size: int  # bytes, as the symbol table has it; of an image, up to the padding
     instructions: tuple[Instruction, ...]
 
@@ -376,7 +375,7 @@ def named(function: Function, rows: Sequence[Row], architecture: Arch) -> Code:
         raise SpecError(f"{function.name} is padding only")
     end = built[-1].offset + built[-1].size
     size = end if function.size is None else function.size
-    return Code(name=function.name, arch=architecture.debian, size=size, instructions=tuple(built))
+    return Code(name=function.name, size=size, instructions=tuple(built))
 
 
 def _branch(

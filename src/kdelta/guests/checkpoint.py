@@ -121,7 +121,7 @@ def _make(
             asyncio.run(_watched(booted, timeout))
         except (QMPError, EOFError, OSError) as error:
             raise booted.without_control(error) from error
-        meta = _Meta(build_id=booted.greeting().identity.build_id)
+        meta = _Meta(build_id=booted.greeting().build_id)
     (folder / "meta.json").write_bytes(msgspec.json.encode(meta))
     with image.open("rb") as stream:
         begin = stream.read(_BEGIN_BYTES)

@@ -66,14 +66,6 @@ class Seed:
 FIRST_SEED = Seed(ticks=1, memory=1, random=1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Greeting:
-    """What a booted guest says by itself.  settled: its background work had died down."""
-
-    settled: bool
-    identity: GuestIdentity
-
-
 @dataclass(frozen=True, slots=True)
 class Answers:
     """Texts and statuses of the orders that were obeyed, in their order."""
@@ -141,8 +133,8 @@ def attempted(text: str) -> tuple[str, int]:
     return found, int(status)
 
 
-def greeting(said: bytes) -> Greeting | None:
-    """The greeting in what a guest wrote; None while it is not there.  Raises GuestError."""
+def greeting(said: bytes) -> GuestIdentity | None:
+    """What a guest that booted wrote of itself; None while it is not there.  Raises GuestError."""
     match = _READY.search(said)
     if not match:
         return None
@@ -151,8 +143,7 @@ def greeting(said: bytes) -> Greeting | None:
     text = said[match.end() : match.end() + int(match[3])]
     if len(text) < int(match[3]):
         return None
-    identity = parse_identity(text.decode(errors="replace").splitlines())
-    return Greeting(settled=match[2] == b"1", identity=identity)
+    return parse_identity(text.decode(errors="replace").splitlines())
 
 
 def answers(orders: Sequence[Order], said: bytes) -> Answers:

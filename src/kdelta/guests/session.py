@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Self
 from kdelta import cache, process
 from kdelta.errors import BootError, Cancelled, FullError, GuestError, InfraError, KdeltaError
 from kdelta.guests import orders, qemu
-from kdelta.guests.orders import Answers, Greeting
+from kdelta.guests.orders import Answers
 from kdelta.guests.qemu import Qemu
 from kdelta.locks import stopped
 from kdelta.machine.axes import MachineSettings
+from kdelta.machine.identity import GuestIdentity
 
 if TYPE_CHECKING:
     from qemu.qmp import QMPClient
@@ -100,7 +101,7 @@ class Guest:
         self._restored = launch.restore is not None
         self._saved = launch.save
         self._cancelled = cancelled or threading.Event()
-        self._greeting: Greeting | None = None
+        self._greeting: GuestIdentity | None = None
         self._console_text = ""
         self._heard = 0  # bytes of answers that were looked at
         with ExitStack() as ours, ExitStack() as theirs:
@@ -188,8 +189,8 @@ class Guest:
         """What QEMU itself said."""
         return self._stderr.read(_MAX_STDERR).decode(errors="replace").strip()
 
-    def greeting(self) -> Greeting:
-        """The greeting of a booted guest.  Raises GuestFault when there is none."""
+    def greeting(self) -> GuestIdentity:
+        """What a booted guest says of itself.  Raises GuestFault when there is none."""
         if not self._greeted() or self._greeting is None:
             raise self._failure("PID 1 did not greet")
         return self._greeting

@@ -212,13 +212,12 @@ class BuildRecord(msgspec.Struct, frozen=True, kw_only=True):
     """build.json: what is known of an image beside what led to it.
 
     compiler: first line of `cc --version`.  release: uname -r.  lost: lines asked of the
-    configuration that are not in it.  seconds: that the build took.
+    configuration that are not in it.
     """
 
     compiler: str
     release: str
     lost: tuple[str, ...]
-    seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,7 +291,7 @@ def build(
 
     def made(folder: Path) -> None:
         nonlocal cached
-        cached, log, begun = False, _log(key), time.monotonic()
+        cached, log = False, _log(key)
         with _ready(tree, config, chain, log, progress, confined=confined) as maker:
             cold = not (maker.output / "vmlinux").exists()
             maker.run([_target(chain)], steps=_STEPS_COLD if cold else 0, progress=progress)
@@ -304,7 +303,6 @@ def build(
             compiler=chain.banner,
             release=release,
             lost=config.lost((folder / "config").read_text(errors="replace")),
-            seconds=round(time.monotonic() - begun, 1),
         )
         with cache.writing(folder):
             shutil.move(log, folder / "build.log")

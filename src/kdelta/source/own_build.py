@@ -96,7 +96,6 @@ def _compiler(folder: Path, made_by: str, command: str) -> Toolchain:
     return Toolchain(
         name=Path(words[-1]).name,
         family=Family.GCC,
-        version="",
         cc=program,
         tools=None,
         banner=have,

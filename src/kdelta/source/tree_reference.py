@@ -304,10 +304,9 @@ _PACKAGE = re.compile(r"[\w.+~:]+-[\w.+~]+")
 
 
 class _Known(msgspec.Struct, frozen=True, kw_only=True):
-    """Which tree a release's files gave; files: their digests."""
+    """Which tree a release's files gave."""
 
     tree: str
-    files: tuple[str, ...]
 
 
 def is_here(release: str) -> bool:
@@ -374,7 +373,7 @@ def _fetched(reference: str, progress: Progress | None) -> _Known:
             tree = _imported(reference, files, progress)
         except GoneError:
             continue
-        known = _Known(tree=tree, files=tuple(file.sha256 for file in files))
+        known = _Known(tree=tree)
         with cache.writing(_record(reference)):
             write_aside(_record(reference), msgspec.json.encode(known))
         return known

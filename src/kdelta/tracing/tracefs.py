@@ -156,7 +156,6 @@ def _words(status: int, invalid: str) -> str:
 class EventField:
     """A field of an event.  symbols: names of its values, where the event prints names."""
 
-    name: str
     signed: bool
     symbols: dict[int, str]
 
@@ -233,7 +232,7 @@ def fields(text: str) -> dict[str, EventField]:
             named = re.search(_SYMBOLIC.format(field=re.escape(name)), text)
             pairs = _PAIR.findall(named["pairs"]) if named else ()
             symbols = {int(value, 0): word for value, word in pairs}
-            found[name] = EventField(name=name, signed=signed, symbols=symbols)
+            found[name] = EventField(signed=signed, symbols=symbols)
     return found
 
 
