@@ -14,7 +14,7 @@ from __future__ import annotations
 import collections
 import re
 import tomllib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from itertools import pairwise
@@ -27,7 +27,7 @@ from kdelta.analysis.gate import gate
 from kdelta.check.compare import Counted, explained, part_of, record_of
 from kdelta.check.page import LEAST_PERCENT, FunctionPart
 from kdelta.disassembly import image
-from kdelta.disassembly.identity import functions_of, watched
+from kdelta.disassembly.identity import functions_of
 from kdelta.verdict.comparison import Verdict
 
 _RELEASE = re.compile(r"(\d{1,2})\.(\d{1,3})(?!\d)")
@@ -36,6 +36,7 @@ _LITTLE = 4  # a path that got longer by less than this part of what was publish
 _SAME = 1.0  # percent
 _OTHERS = "the interval holds other changes; only a kernel with and without it would show this one"
 Series = tuple[int, int]
+DISPATCHED = 100
 
 
 class Expected(StrEnum):
@@ -182,6 +183,23 @@ def is_wide(between: tuple[Series, Series]) -> bool:
     """True for an interval of several releases."""
     (major, minor), new = between
     return new not in ((major, minor + 1), (major + 1, 0))
+
+
+def watched(kernel: image.Image, executed: Iterable[str]) -> tuple[str, ...]:
+    """The executed functions of a kernel and those that they call directly, sorted.
+
+    executed: names as counts have them, also "[user]" and "rep movsb in NAME".  Names that the
+    kernel does not have are passed on.
+    Of a function that calls more than DISPATCHED others (the table of system calls) only those
+    count that were executed themselves.
+    """
+    names = functions_of(executed)
+    called: set[str] = set()
+    for codes in kernel.codes(sorted(names)).values():
+        for code in codes if not isinstance(codes, str) else ():
+            calls = {call.partition("+")[0] for call in code.calls}
+            called |= calls if len(calls) <= DISPATCHED else set()
+    return tuple(sorted(names | {name for name in called if name in kernel}))
 
 
 def own_functions(old: Counted, new: Counted, changed: frozenset[str]) -> frozenset[str]:

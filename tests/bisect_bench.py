@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from msgspec.structs import replace
+
 import ladder_records as records
 from kdelta.bisect import journal as journals
 from kdelta.bisect.bisection import News
@@ -66,8 +68,11 @@ class Bench:
 def question(kind: str = "releases", phase: str = "total") -> Question:
     """What is asked; the records' scenario."""
     return Question(
-        kind=kind, scenario=f"{records.WORKLOAD}:{records.SCENARIO}", phase=phase, good="old",
-        bad="new", study=spec.from_text(records.STUDY, "study.toml"),
+        kind=kind, phase=phase,
+        study=replace(
+            spec.from_text(records.STUDY, "study.toml"), kernels=("old", "new"),
+            scenarios=(f"{records.WORKLOAD}:{records.SCENARIO}",),
+        ),
     )  # fmt: skip
 
 

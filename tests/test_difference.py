@@ -5,13 +5,17 @@ from __future__ import annotations
 
 import shutil
 import struct
+import sys
 from pathlib import Path
 
 import pytest
 
 import kernel_image
-from kdelta.disassembly import identity, image
+from kdelta.disassembly import image
 from kdelta.disassembly.identity import difference, only_lines
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
+import calibration
 
 pytestmark = pytest.mark.skipif(shutil.which("objdump") is None, reason="objdump is missing")
 
@@ -170,8 +174,8 @@ def made(tmp_path: Path, name: str, *, constant: int = 1, extra: bytes = b"", ca
 
 def test_what_is_watched_is_what_ran_and_what_it_calls(tmp_path: Path) -> None:
     one = made(tmp_path, "one")
-    assert identity.watched(one, ["rep movsb in hot", "[user]"]) == ("hot", "leaf")
-    assert identity.watched(one, ["leaf", "module_function"]) == ("leaf", "module_function")
+    assert calibration.watched(one, ["rep movsb in hot", "[user]"]) == ("hot", "leaf")
+    assert calibration.watched(one, ["leaf", "module_function"]) == ("leaf", "module_function")
 
 
 @pytest.mark.parametrize(
@@ -191,11 +195,11 @@ def test_other_code_is_different(
 
 
 def test_of_a_dispatcher_only_what_ran_counts(tmp_path: Path) -> None:
-    count = identity.DISPATCHED + 1
+    count = calibration.DISPATCHED + 1
     first = kernel_image.BASE + 16 * (5 * count // 16 + 2)
     calls = b"".join(call(kernel_image.BASE + 5 * at, first + 16 * at)[:5] for at in range(count))
     parts = [("T", "table", calls.ljust(first - kernel_image.BASE, b"\x90"))]
     parts += [("t", f"entry_{at}", b"\xc3") for at in range(count)]
     one = opened(tmp_path / "one", *parts)
     assert len(set(one.function("table").calls)) == count
-    assert identity.watched(one, ["table", "entry_9"]) == ("entry_9", "table")
+    assert calibration.watched(one, ["table", "entry_9"]) == ("entry_9", "table")

@@ -55,9 +55,9 @@ def kdelta(capsys: pytest.CaptureFixture[str], *arguments: object, code: int = 0
 
 
 def cac1(capsys: pytest.CaptureFixture[str]) -> str:
-    """Import the session of exact-cac1 under the name cac1."""
+    """Import the session of exact-cac1, as "measurements"."""
     given = MAPPINGS / f"{TABLES[CAC1]}.toml"
-    return kdelta(capsys, "import", EVIDENCE / CAC1, "--mapping", given, "--name", "cac1")
+    return kdelta(capsys, "import", EVIDENCE / CAC1, "--mapping", given)
 
 
 def measured(path: Path, levels: dict[str, float], **columns: str) -> Path:
@@ -218,7 +218,7 @@ def test_medians_alone_still_tell_the_change(tmp_path: Path) -> None:
 
 def test_import_and_judge_within_100_columns(capsys: pytest.CaptureFixture[str]) -> None:
     assert "1 file as table, 180 values, 9 audited fields" in cac1(capsys)
-    shown = kdelta(capsys, "judge", "cac1", "--metric", "iteration")
+    shown = kdelta(capsys, "judge", "measurements", "--metric", "iteration")
     assert "parent-a -> child (old again: parent-b): UNDECIDED" in shown
     assert "published framework" not in shown
     assert max(map(len, shown.splitlines())) <= 100
@@ -248,11 +248,11 @@ def test_many_findings_are_one_page() -> None:
 
 def test_judge_as_json_and_csv(capsys: pytest.CaptureFixture[str]) -> None:
     cac1(capsys)
-    found = json.loads(kdelta(capsys, "judge", "cac1", "--json"))
+    found = json.loads(kdelta(capsys, "judge", "measurements", "--json"))
     assert (found["format"], found["kind"]) == (1, "judge")
     (one,) = [f for f in found["findings"] if f["metric"]["name"] == "iteration_ns_per_page"]
     assert one["pairs"][0]["comparison"]["in_these_boots"] is True
-    rows = list(csv.DictReader(io.StringIO(kdelta(capsys, "judge", "cac1", "--csv"))))
+    rows = list(csv.DictReader(io.StringIO(kdelta(capsys, "judge", "measurements", "--csv"))))
     (row,) = [row for row in rows if row["metric"] == "iteration_ns_per_page"]
     assert float(row["midpoint_ratio"]) == pytest.approx(1.39773716)
     assert float(row["drift"]) == pytest.approx(0.00874126, abs=1e-8)
@@ -264,21 +264,23 @@ def test_comparison_asked_for_that_is_invalid_exits_with_1(
 ) -> None:
     name = "madvise-qemu/state-1cpu.csv"
     given = MAPPINGS / f"{TABLES[name]}.toml"
-    kdelta(capsys, "import", EVIDENCE / name, "--mapping", given, "--name", "m")
+    kdelta(capsys, "import", EVIDENCE / name, "--mapping", given)
     arms = ("--old", "6.12", "--new", "6.19", "--metric", "cycle")
-    assert "INVALID" in kdelta(capsys, "judge", "m", *arms, code=1)
+    assert "INVALID" in kdelta(capsys, "judge", "latest", *arms, code=1)
 
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         (("judge", "gone"), 'no import is called "gone"'),
-        (("judge", "cac1", "--metric", "x"), 'no metric is called "x"'),
-        (("judge", "cac1", "--old", "x", "--new", "child"), 'no metric has arms called "x, child"'),
-        (("judge", "cac1", "--old", "child"), "--old and --new go together"),
-        (("judge", "cac1", "--json", "--csv"), "exclude each other"),
-        (("judge", "cac1", "--alpha-percent", "0"), "range 0<x<100"),
-        (("import", EVIDENCE / CAC1, "--name", "../x"), "letters, digits"),
+        (("judge", "measurements", "--metric", "x"), 'no metric is called "x"'),
+        (
+            ("judge", "measurements", "--old", "x", "--new", "child"),
+            'no metric has arms called "x, child"',
+        ),
+        (("judge", "measurements", "--old", "child"), "--old and --new go together"),
+        (("judge", "measurements", "--json", "--csv"), "exclude each other"),
+        (("judge", "measurements", "--alpha-percent", "0"), "range 0<x<100"),
         (("import", EVIDENCE / CAC1, "--mapping", "gone.toml"), "it cannot be read"),
     ],
 )

@@ -187,12 +187,10 @@ def test_a_step_tells_in_words_by_paths_and_by_kinds(told_step: dict[str, bytes]
 
 
 def bisection(run_id: str, *titles: str, ended: bool = True, bad: str = "v6.17") -> Journal:
-    question = Question(
-        kind="tree", scenario=SCENARIO, phase="total", good="v6.16", bad=bad,
-        study=ladder_records.ladder(1).study,
-    )  # fmt: skip
+    study = replace(ladder_records.ladder(1).study, scenarios=(SCENARIO,), kernels=("v6.16", bad))
+    question = Question(kind="tree", phase="total", study=study)
     state = BisectState(
-        format=2, run_id=run_id, digest="", question=question, created="2026",
+        format=3, run_id=run_id, digest="", question=question, created="2026",
         points=tuple(Point(key=f"k{at}", label=f"c{at}", title=t) for at, t in enumerate(titles)),
         ended=ended,
     )  # fmt: skip

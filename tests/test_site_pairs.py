@@ -75,7 +75,7 @@ def test_the_table_of_pairs_is_what_was_compared() -> None:
             answer, values = own[row.name]
             assert [value for _, value in values] == pytest.approx([row.old, row.new])
             judged, word = row.comparison, table["words"][answer[0]]
-            assert word == ("a part alone" if answer[0] == "P" else effort(judged, timed=False))
+            assert word == ("a part alone" if answer[0] == "P" else effort(judged.verdict))
             unsure = judged.verdict in ("UNDECIDED", "INVALID")
             assert reason(table, answer) == ("; ".join(judged.reasons) if unsure else judged.within)
     assert seen == 9 * 8 // 2

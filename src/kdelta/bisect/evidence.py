@@ -57,7 +57,7 @@ class Findings:
     @cached_property
     def arms(self) -> dict[str, CountEvidence]:
         """What the booted points say, by label."""
-        workload, _, scenario = self.journal.state.question.scenario.partition(":")
+        workload, _, scenario = self.journal.state.question.study.scenarios[0].partition(":")
         run = record(self.journal, extra=self._extra)
         return {arm.label: arm for arm in gather(run, workload, scenario, self.method)}
 
@@ -123,8 +123,8 @@ class Findings:
 
 def record(journal: Journal, *, extra: BisectStep | None = None) -> RunRecord:
     """A bisection as a run: an arm for each booted point, in order, with its trials' results."""
-    question = journal.state.question
-    workload, _, scenario = question.scenario.partition(":")
+    study = journal.state.question.study
+    workload, _, scenario = study.scenarios[0].partition(":")
     steps = journal.steps | ({extra.key: extra} if extra else {})
     arms: list[ArmRecord] = []
     trials: list[TrialRecord] = []
@@ -140,13 +140,13 @@ def record(journal: Journal, *, extra: BisectStep | None = None) -> RunRecord:
                 trials.append(filled(own, attempts=1, result=journal.result(number)))
     return RunRecord(
         run_id=journal.state.run_id,
-        name=question.study.name,
-        title=f"bisection of {question.scenario} from {question.good} to {question.bad}",
+        name=study.name,
+        title=f"bisection of {study.scenarios[0]} from {' to '.join(study.kernels)}",
         seed=0,
         rounds=1 + max((trial.round for trial in trials), default=0),
         created=journal.state.created,
         kdelta_version="",
-        study=question.study,
+        study=study,
         arms=tuple(arms),
         trials=tuple(sorted(trials, key=lambda trial: trial.index)),
     )

@@ -28,22 +28,19 @@ log = logging.getLogger(__name__)
 BISECTIONS = files.FolderKind(
     file="bisect.json", word="bisection", first="make one with: kdelta bisect releases"
 )
-FORMAT = 2
+FORMAT = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """What is asked; equal questions are one bisection, which the second one goes on with.
 
-    kind: "releases" or "tree".  scenario: "workload:name".  study: how it is measured.
+    kind: "releases" or "tree".  study: its one scenario, measured on its two kernels, good and bad.
     options: whatever else decides which points there are.
     """
 
     kind: str
-    scenario: str
     phase: str
-    good: str
-    bad: str
     study: Study
     options: dict[str, str] = field(default_factory=dict)
 

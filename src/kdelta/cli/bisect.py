@@ -230,16 +230,7 @@ def _opened(
 ) -> Journal:
     """The earlier bisection of the same question, else a new one over these points."""
     study = asked.study
-    good, bad = study.kernels
-    question = Question(
-        kind=kind,
-        scenario=study.scenarios[0],
-        phase=asked.phase,
-        good=good,
-        bad=bad,
-        study=study,
-        options=options,
-    )
+    question = Question(kind=kind, phase=asked.phase, study=study, options=options)
     found = None if asked.fresh else journals.find(asked.runs, question)
     if found is None:
         return journals.create(asked.runs, f"bisect-{study.name}"[:64], question, points())

@@ -29,7 +29,6 @@ from kdelta.sample import Instrument
 from kdelta.study.probes import SHARING
 
 EXIT_INVALID = 1  # judge: the comparison that was asked for is INVALID
-_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 
 
 @click.command("import")
@@ -47,10 +46,9 @@ _NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 @click.option(
     "--encoding", default="utf-8", show_default=True, help="How the text of the files is encoded."
 )
-@click.option("--name", metavar="NAME", help="Name of the import. [default: of the first PATH]")
 @options.runs_directory
 def import_command(
-    paths: tuple[Path, ...], mappings: tuple[Path, ...], encoding: str, name: str | None, runs: Path
+    paths: tuple[Path, ...], mappings: tuple[Path, ...], encoding: str, runs: Path
 ) -> None:
     """Store the results in PATH..., files or folders, so that `kdelta judge` can judge them.
 
@@ -58,13 +56,12 @@ def import_command(
     are recognised by their structure. A table (CSV, TSV, JSON lines) is read by a mapping; one
     whose columns all have well-known names, as kernel,boot,ns, needs none.
     """
-    chosen = _name(name, paths[0])
     known = [mapping.parse(files.load(path, str(path)).text, str(path)) for path in mappings]
     with reporting() as progress:
         sources, contents, kind = reader.read(paths, known, encoding, progress)
-    now = datetime.now(UTC)
+    now, stem = datetime.now(UTC), (paths[0].name or paths[0].resolve().name).partition(".")[0]
     found = record.Import(
-        name=chosen,
+        name=re.sub(r"[^A-Za-z0-9_-]+", "-", stem).strip("-_")[:64] or "import",
         created=f"{now:%Y-%m-%dT%H:%M:%S.%fZ}",
         kind=kind,
         sources=sources,
@@ -75,17 +72,6 @@ def import_command(
     say(f"{place.name}: {_counted(found)}")
     say(*(f"  {text}" for text in contents.how))
     say(f"judge it with: kdelta judge {place.name}")
-
-
-def _name(name: str | None, path: Path) -> str:
-    if name is None:
-        stem = (path.name or path.resolve().name).partition(".")[0]
-        return re.sub(r"[^A-Za-z0-9_-]+", "-", stem).strip("-_")[:64] or "import"
-    if not re.fullmatch(_NAME, name):
-        raise click.BadParameter(
-            "letters, digits, - _ and . are expected, at most 64", param_hint="--name"
-        )
-    return name
 
 
 def _counted(found: record.Import) -> str:

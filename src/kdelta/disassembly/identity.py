@@ -290,7 +290,6 @@ def _looks_at(text: str, known: _Pages) -> bool:
 
 # ---- two kernels ------------------------------------------------------------------------------
 
-DISPATCHED = 100
 _USER = "[user]"
 _STRING_INSTRUCTION = re.compile(r"^rep\w* \S+ in ")  # counted apart from the rest of a function
 _FIELD = 4
@@ -306,23 +305,6 @@ _AFTER = (0, 1, 2, 4)  # bytes of an immediate between a relative address and it
 
 Place = tuple[frozenset[str], int]
 Extents = Sequence[tuple[int, int]]
-
-
-def watched(image: Image, executed: Iterable[str]) -> tuple[str, ...]:
-    """The executed functions of an image and those that they call directly, sorted.
-
-    executed: names as counts have them, also "[user]" and "rep movsb in NAME".  Names that the
-    image does not have are passed on.
-    Of a function that calls more than DISPATCHED others (the table of system calls) only those
-    count that were executed themselves.
-    """
-    names = functions_of(executed)
-    called: set[str] = set()
-    for codes in image.codes(sorted(names)).values():
-        for code in codes if not isinstance(codes, str) else ():
-            calls = {call.partition("+")[0] for call in code.calls}
-            called |= calls if len(calls) <= DISPATCHED else set()
-    return tuple(sorted(names | {name for name in called if name in image}))
 
 
 def functions_of(names: Iterable[str]) -> set[str]:

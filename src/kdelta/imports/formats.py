@@ -415,32 +415,28 @@ def is_log(text: str) -> bool:
 def read_logs(sources: Sources, labels: Labels, found: Collected) -> Contents:
     """The times of all logs.  Raises SpecError for a log without one."""
     for number, source in sources:
-        _kernbench(found, number, source, labels[number])
-    return found.contents(ReplicateUnit.PROCESS_ROUND)
-
-
-def _kernbench(found: Collected, number: int, source: SourceFile, label: str) -> None:
-    *folders, base = source.name.split("/")
-    file = _KERNBENCH.match(base)
-    named = [folder for folder in folders if not _LAYOUT.match(folder)]
-    arm = named[-1] if named else label
-    group: Pairs = (("jobs", file["jobs"]),) if file else ()
-    failure = ""
-    for at, line in enumerate(source.text.splitlines(), start=1):
-        if ended := _GNU_FAILED.match(line):
-            failure = ended[0].strip()
-        if "elapsed" not in line:
-            continue
-        times = _GNU_TIME.search(line)
-        if not times:
-            cause = "an elapsed time that cannot be read"
-            place = f"{source.name}: line {at}"
-            raise SpecError(cause, place=place, action="leave out a build that did not end")
-        for name in _GNU_NAMES:
-            found.judged(name, "s", Better.LOWER, source.name)
-            value = None if failure else _seconds(times[name])
-            found.value(number, at, arm, name, value, group=group, failure=failure)
+        *folders, base = source.name.split("/")
+        file = _KERNBENCH.match(base)
+        named = [folder for folder in folders if not _LAYOUT.match(folder)]
+        arm = named[-1] if named else labels[number]
+        group: Pairs = (("jobs", file["jobs"]),) if file else ()
         failure = ""
+        for at, line in enumerate(source.text.splitlines(), start=1):
+            if ended := _GNU_FAILED.match(line):
+                failure = ended[0].strip()
+            if "elapsed" not in line:
+                continue
+            times = _GNU_TIME.search(line)
+            if not times:
+                cause = "an elapsed time that cannot be read"
+                place = f"{source.name}: line {at}"
+                raise SpecError(cause, place=place, action="leave out a build that did not end")
+            for name in _GNU_NAMES:
+                found.judged(name, "s", Better.LOWER, source.name)
+                value = None if failure else _seconds(times[name])
+                found.value(number, at, arm, name, value, group=group, failure=failure)
+            failure = ""
+    return found.contents(ReplicateUnit.PROCESS_ROUND)
 
 
 def _seconds(text: str) -> float:

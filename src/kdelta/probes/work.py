@@ -334,11 +334,6 @@ _READERS = {
 }
 
 
-def known(architecture: Arch) -> bool:
-    """True where instructions can be told apart."""
-    return architecture.debian in _READERS
-
-
 def work(window: CountedWindow, symbols: Symbols, architecture: Arch) -> tuple[WorkRow, ...]:
     """The kinds of work of a window by function, most first; none where they are not known.
 

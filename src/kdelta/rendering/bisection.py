@@ -42,13 +42,13 @@ def show(findings: Findings, found: BisectionResult, *, points: str) -> list[Lin
     """
     journal, steps = findings.journal, findings.journal.steps
     question = journal.state.question
-    ends = f"{short(question.good, _LABEL)} (good) to {short(question.bad, _LABEL)} (bad)"
+    good, bad = (short(name, _LABEL) for name in question.study.kernels)
     builds = evidence.builds(journal)
     effort = f"{plural(builds, 'build')}, " if builds else ""
     effort += plural(evidence.boots(journal), "boot")
     sure = found.ending in (Ending.STEP, Ending.RANGE)
     lines = list(paragraph(sentence(found, findings), Tone.BOLD if sure else Tone.WARN))
-    lines += [(), *paragraph(f"{question.scenario}: {ends}")]
+    lines += [(), *paragraph(f"{question.study.scenarios[0]}: {good} (good) to {bad} (bad)")]
     lines += paragraph(f"{findings.unit()}, {question.phase}; {points}, {effort}")
     lines += [(), *_table(findings), ()]
     for point in journal.state.points:
@@ -121,7 +121,8 @@ def document(findings: Findings, found: BisectionResult) -> dict[str, Any]:
     none: dict[str, Any] = {"ratio": None, "verdict": None, "crossing": "", "differences": []}
     return {
         "run": journal.folder.name,
-        **picked(journal.state.question, ("scenario", "phase")),
+        "scenario": journal.state.question.study.scenarios[0],
+        "phase": findings.phase,
         **picked(found, ("ending", "reasons")),
         "unit": findings.unit(),
         "good": _side(found.good, findings),

@@ -130,13 +130,6 @@ def _opening(found: Explanation, sentences: Sequence[str] = ()) -> list[Line]:
     return lines
 
 
-def _unit(found: Explanation) -> Iterator[Line]:
-    yield ()
-    per = f"per {found.operation or 'operation'}"
-    unit = f"instructions retired by the guest, user + kernel, {per}; path length, never a time"
-    yield from paragraph(f"{unit}; run {found.run_id}")
-
-
 def show(explanation: Explanation, *, sentences: Sequence[str] = ()) -> list[Line]:
     """What `kdelta explain` prints; sentences: with which it begins."""
     lines = _opening(explanation, sentences)
@@ -146,7 +139,12 @@ def show(explanation: Explanation, *, sentences: Sequence[str] = ()) -> list[Lin
         lines += paragraph(sentence(explanation))
         for told in option_sentences(explanation):
             lines += paragraph(told, Tone.BOLD)
-    lines += [*_unit(explanation), *_functions(explanation), ()]
+    unit = (
+        "instructions retired by the guest, user + kernel, per"
+        f" {explanation.operation or 'operation'}; path length, never a time"
+    )
+    lines += [(), *paragraph(f"{unit}; run {explanation.run_id}")]
+    lines += [*_functions(explanation), ()]
     if explanation.delta and not _shares(explanation):
         lines += paragraph("No shares are given: what rose and what fell nearly cancel.")
     lines += paragraph(renamed(explanation.functions), Tone.FAINT)

@@ -76,7 +76,7 @@ def _change(found: GateResult, case: GateCase) -> str:
     if case.skipped:
         return "not supported there"
     ratio = case.comparison.ratio
-    words = effort(case.comparison, timed=found.unit != "instructions")
+    words = effort(case.comparison.verdict, timed=found.unit != "instructions")
     return words if ratio is None else f"x{ratio:.3f}, {words}"
 
 

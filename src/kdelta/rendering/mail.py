@@ -438,7 +438,7 @@ def _against(found: Claim, rung: Rung[Any]) -> str:
         return "failed, see below"
     if rung.comparison is None:
         return "the same kernel again" if rung.arm.control else ABSENT
-    words = effort(rung.comparison, timed=found.timed)
+    words = effort(rung.comparison.verdict, timed=found.timed)
     ratio = rung.comparison.ratio
     if ratio is None:
         return words

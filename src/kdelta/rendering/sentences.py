@@ -282,7 +282,7 @@ def change(ratio: float | None, what: str) -> str:
     return f"{percent} % {'more' if ratio > 1 else less} {what}"
 
 
-def effort(found: Comparison, *, timed: bool) -> str:
+def effort(verdict: Verdict, *, timed: bool = False) -> str:
     """A verdict in words that need no convention."""
     what = "time" if timed else "work"
     return {
@@ -291,7 +291,7 @@ def effort(found: Comparison, *, timed: bool) -> str:
         Verdict.SAME: f"the same {what}",
         Verdict.UNDECIDED: "undecided",
         Verdict.INVALID: "cannot be compared",
-    }[found.verdict]
+    }[verdict]
 
 
 # What belongs to a scenario.
@@ -303,7 +303,7 @@ def first_sentence(found: Claim, head: Headline, workloads: Mapping[str, Workloa
     step, ladder = head.step, head.ladder
     divisor, unit = scale([ladder]) if found.timed else (1.0, "instructions")
     was, now = (claimed_value(rung.total, divisor, found) for rung in head.rungs)
-    work = "" if found.timed else f", which is {effort(step.comparison, timed=False)}"
+    work = "" if found.timed else f", which is {effort(step.comparison.verdict)}"
     return (
         f"{subject(ladder, ladder.point, workloads)} went from {was} {unit} per"
         f" {per(step.operation)} on {step.old} to {now} on {step.new}:"
@@ -330,7 +330,7 @@ def first_of_counts(found: Explanation, point: str, workloads: Mapping[str, Work
     phase = "" if found.phase == TOTAL else f", phase {found.phase}"
     judged = found.comparison
     told = judged.crossing or judged.verdict.is_step  # else a reader knows it
-    work = f", which is {effort(judged, timed=False)}" if told else ""
+    work = f", which is {effort(judged.verdict)}" if told else ""
     return (
         f"{subject(found, point, workloads)}{phase} went from {was} instructions per"
         f" {per(found.operation)} on {found.old} to {now} on {found.new}:"

@@ -36,6 +36,7 @@ from kdelta.analysis.lab import (
 )
 from kdelta.analysis.work import KindDelta, WorkExplanation
 from kdelta.bisect.journal import Journal
+from kdelta.kernels.debian import series_number
 from kdelta.metric import number, plural
 from kdelta.printable import printable
 from kdelta.rendering import explain, sentences
@@ -54,14 +55,6 @@ _LETTERS = {
     Verdict.SAME: "S",
     Verdict.UNDECIDED: "U",
     Verdict.INVALID: "X",
-}
-_PAIR_WORDS = {
-    "R": "more work",
-    "I": "less work",
-    "S": "the same work",
-    _PART: "a part alone",
-    "U": "undecided",
-    "X": "cannot be compared",
 }
 _NUMBER = re.compile(r"(\d(?:[\d,.]*\d)?)")
 _ODD = re.compile(r"[^A-Za-z0-9.]+")
@@ -173,7 +166,8 @@ def pair_table(
         _pair_scenario(name, page(name), own[name], len(kernels), reasons) for name in sorted(own)
     ]
     return {
-        "words": _PAIR_WORDS,
+        "words": {own: effort(verdict) for verdict, own in _LETTERS.items()}
+        | {_PART: "a part alone"},
         "kernels": [printable(kernel) for kernel in kernels],
         "reasons": list(reasons),
         "scenarios": told,
@@ -284,7 +278,7 @@ def written(
         script = " script-src 'self';" if kind in _SCRIPTED else ""
         text = template("site.html").render(
             **context,
-            effort=lambda found: effort(found, timed=False),
+            effort=effort,
             change=lambda ratio: change(ratio, "instructions"),
             lab=lab,
             up="../" * path.count("/"),
@@ -517,7 +511,7 @@ class _Site:
             SubElement(entry, "id").text = f"urn:kdelta:step:{key}"
             SubElement(entry, "updated").text = printable(step.created)
             SubElement(entry, "link", href=printable(f"{address}/{_step(step)}"))
-            SubElement(entry, "summary").text = printable(effort(own.comparison, timed=False))
+            SubElement(entry, "summary").text = printable(effort(own.comparison.verdict))
         indent(root)
         return f'<?xml version="1.0" encoding="utf-8"?>\n{tostring(root, encoding="unicode")}\n'
 
@@ -587,7 +581,6 @@ _JUDGED = (
     "verdict", "reasons", "crossing", "options", "proven", "differences", "signless", "ratio",
     "spread",
 )  # fmt: skip
-_RELEASE = re.compile(r"v?(\d+\.\d+)(?![\d])")
 _BRANCHES = 24  # lines of the tree
 _OF_BRANCH = ("delta", "own", "calls", "path")
 _NARROWEST = 0.004  # share of a flame graph's width: a page is one of many
@@ -619,13 +612,13 @@ def culprit(
     It is of the same scenario and phase, between the same two series, and its run shows a step
     between two neighbouring commits, the largest of which is meant.
     """
-    wanted = [_series(name) for name in (step.explanation.old, step.explanation.new)]
-    if None in wanted or wanted[0] == wanted[1]:
+    wanted = [series_number(name) for name in (step.explanation.old, step.explanation.new)]
+    if not all(map(any, wanted)) or wanted[0] == wanted[1]:
         return None
     for state in (journal.state for journal in journals):
         asked = state.question
-        ends = [_series(asked.good), _series(asked.bad)]
-        same = (asked.scenario, asked.phase) == (step.name, step.explanation.phase)
+        ends = [*map(series_number, asked.study.kernels)]
+        same = (asked.study.scenarios[0], asked.phase) == (step.name, step.explanation.phase)
         if not (same and state.ended and asked.kind == "tree" and ends == wanted):
             continue
         places = {point.label: at for at, point in enumerate(state.points)}
@@ -635,12 +628,6 @@ def culprit(
                 point = state.points[new]
                 return BisectedCommit(label=point.label, title=point.title, step=one)
     return None
-
-
-def _series(name: str) -> str | None:
-    """ "6.17" of "v6.17", "6.17.13" and "6.17-rc2"."""
-    found = _RELEASE.match(name)
-    return found[1] if found else None
 
 
 def _step_context(found: Explanation, detail: StepDetail) -> dict[str, Any]:

@@ -465,9 +465,7 @@ def beside(
             for path in maker.output.iterdir():
                 (output / path.name).symlink_to(path)
         new = [name for name, kind in status.items() if kind != "D"]
-        index = place / "kdelta-index"
-        for words in (["read-tree", tree.tree], ["checkout-index", "--force", "--", *new]):
-            git.run(*words, index=index, work_tree=place, borrowed=tree.objects or base.objects)
+        git.write_files(tree.tree, new, place, borrowed=tree.objects or base.objects)
         yield Beside(
             maker=replace(maker, source=place, output=output),
             source=maker.source,
