@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kdelta.host.ssh_host import SshHost, connection
+from kdelta.study.pools import HostPool
 
 if TYPE_CHECKING:
     from fake_host import FakeHost
@@ -20,4 +21,4 @@ def ssh_host(fake: FakeHost) -> Iterator[SshHost]:
     """`fake` is the test's own machine."""
     assert fake
     with connection("box", "ssh://me@box", threading.Event()) as connected:
-        yield SshHost(connected, boot_s=5, most_boots=4)
+        yield SshHost(connected, HostPool(address="ssh://box", boot_s=5, most_boots=4))

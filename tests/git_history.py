@@ -13,6 +13,9 @@ from kernel_tree import written
 _ALONE = ("-c", "gc.auto=0", "-c", "maintenance.auto=false")  # no second git after each commit
 
 
+_VERSION = {"Makefile": "VERSION = 6\nPATCHLEVEL = 17\nSUBLEVEL = 0\n"}  # else it is no kernel
+
+
 class Repository:
     """A git repository in a folder."""
 
@@ -35,7 +38,7 @@ class Repository:
 
     def commit(self, subject: str, files: Mapping[str, str]) -> str:
         """Write files and commit them; the commit's id."""
-        written(self.folder, files)
+        written(self.folder, {**_VERSION, **files})
         self._clock += 60
         date = f"--date={self._clock} +0000"
         self.git("add", "-A")
@@ -50,7 +53,7 @@ class Repository:
             who = f"A U Thor <author@example.org> {self._clock} +0000"
             stream += ["commit refs/heads/main", f"mark :{number}", f"author {who}"]
             stream += [f"committer {who}", f"data {len(subject.encode())}", subject]
-            for name, text in files.items():
+            for name, text in {**_VERSION, **files}.items():
                 stream += [f"M 100644 inline {name}", f"data {len(text.encode())}", text]
         marks = self.folder / ".git" / "made"
         self.git("fast-import", "--quiet", f"--export-marks={marks}", text="\n".join(stream))

@@ -21,7 +21,7 @@ from kdelta.journal import results
 from kdelta.journal.run import RUNS, RunJournal
 from kdelta.run import timed
 from kdelta.sample import TrialResult
-from kdelta.study.pools import ssh_words
+from kdelta.study.pools import HostPool, ssh_words
 from run_records import new_run
 
 pytest_plugins = ("borrowed",)
@@ -56,7 +56,7 @@ def test_boots_are_bounded(fake: FakeHost, ssh_host: SshHost) -> None:
 
 def test_a_machine_that_stays_down_ends_the_run(fake: FakeHost) -> None:
     with connection("box", "ssh://box", threading.Event()) as connected:
-        ssh_host = SshHost(connected, boot_s=0.2, most_boots=4)
+        ssh_host = SshHost(connected, HostPool(address="ssh://box", boot_s=0.2, most_boots=4))
         fake.goes_down()
         with pytest.raises(PoolError, match="did not come back within 0 s"):
             ssh_host.boot(OTHER)

@@ -21,6 +21,7 @@ from kdelta.errors import BootError, InfraError, PoolError, SpecError
 from kdelta.host import installing, reboot
 from kdelta.host.installing import Note, Offered
 from kdelta.host.ssh_host import SshHost, connection
+from kdelta.study.pools import HostPool
 from kernel_tree import script
 
 pytest_plugins = ("borrowed",)
@@ -364,7 +365,8 @@ def test_a_machine_that_hangs_is_reset_once_for_a_boot(fake: FakeHost, tmp_path:
     does = f"echo reset >> {tmp_path}/resets; rm -f {fake.folder}/down"
     reset = script(tmp_path / "reset", f"{does}\nexec {fake.folder}/bin/reboot")
     with connection("box", "ssh://box", threading.Event()) as connected:
-        own = SshHost(connected, boot_s=0.3, most_boots=4, reset=[str(reset)])
+        pool = HostPool(address="ssh://box", boot_s=0.3, most_boots=4, reset=(str(reset),))
+        own = SshHost(connected, pool)
         with pytest.raises(BootError, match=f"came back with {DEFAULT}"):
             own.boot(OTHER)
         assert (tmp_path / "resets").read_text().split() == ["reset"]
@@ -402,7 +404,7 @@ def test_an_installation_goes_on_when_nobody_reads_it_and_the_next_one_waits(
     if child == 0:
         try:
             with connection("box", "ssh://me@box", threading.Event()) as own:
-                theirs = SshHost(own, boot_s=5, most_boots=4)
+                theirs = SshHost(own, HostPool(address="ssh://box", boot_s=5, most_boots=4))
                 theirs.take("kdelta host install", "now")
                 installing.install(theirs, offered(tmp_path))
         finally:

@@ -6,7 +6,6 @@ The user's repository is only read, and nothing is checked out in it.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,7 +26,6 @@ from kdelta.source import build, git, tree_reference
 from kdelta.source import tree as trees
 from kdelta.source.tree_reference import TreeReference
 
-_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _FIELDS = "%H%x00%P%x00%an%x00%ae%x00%aI%x00%s"
 _MOST_TEXT = 200
 
@@ -64,7 +62,7 @@ class History:
         commit, good does not lead to bad, or nothing between them touches the paths.
         """
         self._source = source
-        self.good, self.bad = (self._resolved(name) for name in (good, bad))
+        self.good, self.bad = (trees.of_commit(source, name).commit for name in (good, bad))
         if self.good == self.bad:
             raise SpecError(f"{good} and {bad} are the same commit", action="name two")
         ahead = git.ask(source, "merge-base", "--is-ancestor", self.good, self.bad)
@@ -144,17 +142,6 @@ class History:
                 found.add(at)
                 left += self._parents[at]
         return found
-
-    def _resolved(self, name: str) -> str:
-        argv = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
-        done = git.ask(self._source, *argv)
-        if not done.returncode and _COMMIT.fullmatch(found := done.stdout.strip()):
-            return found
-        raise SpecError(
-            f"the repository has no commit {name}",
-            place=str(self._source),
-            action="name a commit, a tag or a branch of it",
-        )
 
     def _lines(self, *arguments: str) -> list[str]:
         done = git.ask(self._source, *arguments)

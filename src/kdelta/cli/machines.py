@@ -234,4 +234,4 @@ def _reached(name: str, file: Path) -> Iterator[SshHost]:
         action = f"there are {', '.join(hosts) or 'none'}"
         raise SpecError(f"no host is called {name}", place=str(file), action=action)
     with ssh_host.connection(name, found.address, threading.Event(), found.ssh_config) as there:
-        yield SshHost(there, boot_s=found.boot_s, most_boots=found.most_boots, reset=found.reset)
+        yield SshHost(there, found)

@@ -41,7 +41,7 @@ from kdelta.host.facts import idle_ticks
 from kdelta.printable import printable
 from kdelta.procfs import cpu_list
 from kdelta.sample import HostFacts
-from kdelta.study.pools import ssh_words
+from kdelta.study.pools import HostPool, ssh_words
 
 _OPTIONS = {
     "BatchMode": "yes",  # a question would wait for ever
@@ -351,14 +351,10 @@ class SshHost:
     more.
     """
 
-    def __init__(
-        self, remote: Remote, *, boot_s: float, most_boots: int, reset: Sequence[str] = ()
-    ) -> None:
-        """boot_s: seconds of a boot; most_boots: to ask for; reset: a command here for one that
-        takes longer.
-        """
-        self.remote, self._boot_s = remote, boot_s
-        self._boots_left, self._reset = most_boots, tuple(reset)
+    def __init__(self, remote: Remote, pool: HostPool) -> None:
+        """pool: what it says of boots."""
+        self.remote, self._boot_s = remote, pool.boot_s
+        self._boots_left, self._reset = pool.most_boots, pool.reset
         self.told: Callable[[Stage], None] = lambda _stage: None
 
     def at(self, stage: Stage) -> None:

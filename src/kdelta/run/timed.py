@@ -314,7 +314,7 @@ class HostPoolTrials:
         pool = self._settings
         cancelled = self.timing.cancelled
         with connection(self.pool, pool.address, cancelled, pool.ssh_config) as remote:
-            yield SshHost(remote, boot_s=pool.boot_s, most_boots=pool.most_boots, reset=pool.reset)
+            yield SshHost(remote, pool)
 
 
 def pool_of(folder: Path) -> str:
