@@ -249,7 +249,7 @@ FORGERIES: dict[str, tuple[Callable[[Files], object], str]] = {
         plan(lambda p: p["trials"].pop()), "its trials are not those that its study plans",
     ),
     "another name of a kernel": (
-        plan(lambda p: p["arms"][ARM].update(label="6.17.9")), "its arms are not called as",
+        plan(lambda p: p["arms"][ARM].update(label="6.17.9")), "or its arms have no names of",
     ),
     "two images swapped": (images_swapped, "is not that of its package"),
     "an image of nobody": (

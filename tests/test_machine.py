@@ -26,7 +26,6 @@ def test_an_answer_is_read() -> None:
     identity = parse_identity(IDENTITY.splitlines())
     assert identity.release == RELEASE
     assert identity.seen.thp == "madvise"
-    assert identity.thp_shmem == "never"
     assert identity.seen.preempt == "lazy"
     assert (identity.seen.cpus, identity.seen.memory_mib, identity.seen.nodes) == (1, 983, 1)
     assert identity.seen.mitigations == ("spectre_v2 Mitigation: Retpolines; STIBP: disabled",)

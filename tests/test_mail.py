@@ -23,7 +23,7 @@ from kdelta.analysis.gate import GateCase
 from kdelta.check import compare, robot
 from kdelta.check.page import Direction, FunctionPart
 from kdelta.cli.main import cli
-from kdelta.cli.report import report
+from kdelta.cli.report import defining, report
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.kernels import debian
@@ -293,21 +293,22 @@ def tree(tmp_path: Path) -> Path:
 
 
 def test_recipients_are_those_of_the_file_that_defines_the_function(tree: Path) -> None:
-    found = maintainers.recipients(tree, ["change_pte_range"])
-    assert found.files == ("mm/mprotect.c",)
+    files = defining(["change_pte_range"], tree)
+    assert files == ["mm/mprotect.c"]
+    found = maintainers.recipients(tree, files)
     assert found.to == ("A B <a@example.org>",)
     assert found.cc == ("linux-mm@example.org",)
-    letter = Letter(workloads=WORKLOADS, file=found.files[0], to=found.to, cc=found.cc)
+    letter = Letter(workloads=WORKLOADS, file=files[0], to=found.to, cc=found.cc)
     text = written(claim(ladder_records.ladder()), letter)
     assert text.startswith("To: A B <a@example.org>\nCc: linux-mm@example.org\nSubject: [RFC] mm/")
 
 
 def test_what_is_no_kernel_tree_or_lacks_the_function(tree: Path, tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="defines none of nowhere_defined"):
-        maintainers.recipients(tree, ["nowhere_defined"])
+        defining(["nowhere_defined"], tree)
     (tree / "scripts/get_maintainer.pl").unlink()
     with pytest.raises(SpecError, match="not a kernel tree"):
-        maintainers.recipients(tmp_path, ["change_pte_range"])
+        maintainers.recipients(tmp_path, ["mm/mprotect.c"])
 
 
 # ---- the command ---------------------------------------------------------------------------

@@ -54,3 +54,9 @@ def chosen(text: str) -> str:
     """The bracketed word of "always [madvise] never"; the whole text when none is."""
     match = _CHOSEN.search(text)
     return match[1] if match else text
+
+
+def series_number(text: str) -> tuple[int, int]:
+    """(6, 17) of v6.17-rc1 and of 6.17.8; (0, 0) of what is no release."""
+    match = re.match(r"v?(\d{1,6})\.(\d{1,6})", text)
+    return (int(match[1]), int(match[2])) if match else (0, 0)

@@ -22,6 +22,7 @@ from kdelta.bisect.journal import Point
 from kdelta.errors import InfraError, SpecError
 from kdelta.kernels import debian, reference
 from kdelta.kernels.kernel import Flavour, Kernel
+from kdelta.procfs import series_number
 from kdelta.source import build, git, tree_reference
 from kdelta.source import tree as trees
 from kdelta.source.tree_reference import TreeReference
@@ -274,4 +275,4 @@ def _order(offer: debian.KernelOffer) -> tuple[object, object]:
 
 
 def _series(point: Point) -> tuple[int, int]:
-    return debian.series_number(package_version(point))
+    return series_number(package_version(point))

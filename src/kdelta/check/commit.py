@@ -24,8 +24,9 @@ from kdelta.disassembly.identity import functions_of
 from kdelta.errors import InfraError, KdeltaError, SpecError
 from kdelta.files import path_of
 from kdelta.kernels import reference
-from kdelta.kernels.debian import KernelOffer, series_number
+from kdelta.kernels.debian import KernelOffer
 from kdelta.printable import quoted
+from kdelta.procfs import series_number
 from kdelta.source import git, patches, tree_reference
 from kdelta.source import tree as trees
 from kdelta.transplant import objects, releases

@@ -15,7 +15,8 @@ from kdelta.archive.apt import Progress
 from kdelta.check import commit as commits
 from kdelta.check.compare import Counter
 from kdelta.errors import InfraError, SpecError
-from kdelta.kernels import debian, reference
+from kdelta.kernels import reference
+from kdelta.procfs import series_number
 from kdelta.source import git
 from kdelta.source.tree_reference import Variant
 from kdelta.transplant import objects, releases
@@ -92,7 +93,7 @@ def nearest(series: str, progress: Progress) -> str:
     """
     offered = (one.series for one in reference.listing(progress=progress) if not one.is_candidate)
     for name in dict.fromkeys(offered):
-        if debian.series_number(name) >= debian.series_number(series):
+        if series_number(name) >= series_number(series):
             with contextlib.suppress(InfraError, SpecError):
                 ground = releases.ground_of(name, progress=progress)
                 return f"deb:{ground.kernel.version}"

@@ -160,9 +160,7 @@ def check(
         parse(words)  # a mistake in an option is reported before a source is fetched
     scenarios, uncelled = _scenarios(only, also, pages, field=field, probe=probe)
     _look_at(scenarios, probe)
-    before = None
-    if against:  # a file, or below --runs, as "Again:" names one of elsewhere
-        before = read(against if against.exists() else given["runs"] / against, probe)
+    before = _before(against, given["runs"], probe)
     arches = [n for n in dict.fromkeys(options.words(arch)) if architectures.of(n).debian != HOME]
     asked, alone = _base(given.pop("base"), given["config"])
     whole = bool(asked.path) or not alone
@@ -191,6 +189,11 @@ def check(
         page = checking.page(arches, claimed, before, _elsewhere(str(against or "")), progress)
     click.echo(_FORMS[form](page), nl=False)
     click.get_current_context().exit(_STATUS[page.decision])
+
+
+def _before(page: Path | None, runs: Path, probe: str | None) -> CheckPage | None:
+    """The page of an earlier check: a file, or below --runs, as "Again:" names it."""
+    return read(page if page.exists() else runs / page, probe) if page else None
 
 
 def _ahead(

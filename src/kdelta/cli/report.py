@@ -7,7 +7,7 @@ import contextlib
 import gc
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from kdelta.rendering import mail as mails
 from kdelta.rendering import sentences
 from kdelta.rendering import site as pages
 from kdelta.source import maintainers
+from kdelta.transplant import objects
 from kdelta.workload import file_of, loadable
 
 _COMMIT = re.compile(r'[0-9a-f]{12,40} \("[^"]{1,200}"\)')
@@ -92,9 +93,10 @@ def report(
         explained = found.explanation
         rows = (*explained.rising, *explained.falling) if explained else ()
         functions = [row.function for row in rows if row.function.isidentifier()][:_NAMED]
-        who = maintainers.recipients(tree, functions or [found.report.ladders[0].workload])
+        files = defining(functions or [found.report.ladders[0].workload], tree)
+        who = maintainers.recipients(tree, files)
         introduced = maintainers.as_fixed(tree, introduced) if introduced else ""
-        letter = replace(letter, file=who.files[0], to=who.to, cc=who.cc)
+        letter = replace(letter, file=files[0], to=who.to, cc=who.cc)
     if introduced and not (_COMMIT.fullmatch(introduced) and introduced.isprintable()):
         action = 'write ID12 ("subject"), or name a --tree that has it'
         raise SpecError("is no commit with its subject", place="--introduced", action=action)
@@ -102,6 +104,18 @@ def report(
     text = mails.written(found, letter)
     write_output(text, output)
     say(_readiness(found, letter), err=True)
+
+
+def defining(functions: Sequence[str], tree: Path) -> list[str]:
+    """The first C file of a tree that defines each function.  Raises SpecError without any."""
+    known = objects.definers(functions, tree)
+    found = (known.get(objects.plain(name)) for name in dict.fromkeys(functions))
+    # The same name in several places is most often one per architecture: the first is shared.
+    each = (min(own, key=lambda name: (name.startswith("arch/"), name)) for own in found if own)
+    if files := [f"{name[:-2]}.c" for name in dict.fromkeys(each)]:
+        return files
+    cause, action = f"the tree defines none of {', '.join(functions)}", "give one of the releases"
+    raise SpecError(cause, place=str(tree), action=action)
 
 
 def _readiness(found: Claim, letter: mails.Letter) -> str:

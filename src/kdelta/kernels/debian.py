@@ -283,12 +283,6 @@ def _fill(folder: Path, offer: KernelOffer, archive: Archive, progress: Progress
         )
 
 
-def series_number(text: str) -> tuple[int, int]:
-    """(6, 17) of v6.17-rc1 and of 6.17.8; (0, 0) of what is no release."""
-    match = re.match(r"v?(\d{1,6})\.(\d{1,6})", text)
-    return (int(match[1]), int(match[2])) if match else (0, 0)
-
-
 def _numbers(text: str) -> list[int]:
     found = [int(part) for part in re.findall(r"\d{1,6}", text)[:3]]
     return [*found, 0, 0, 0][:3]

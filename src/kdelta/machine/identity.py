@@ -52,13 +52,10 @@ class MachineSeen(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 class GuestIdentity:
     """What a guest says of itself.  Empty string: it cannot tell."""
 
-    port: str  # what carries orders: "virtio" or "serial"
     release: str
     machine: str
-    build: str
     version: str
     build_id: str
-    thp_shmem: str
     preempt_models: tuple[str, ...]  # models that the kernel can be set to
     seen: MachineSeen
     files: Mapping[str, str] = field(default_factory=dict)  # what was set in it, read back
@@ -87,12 +84,11 @@ def parse_identity(lines: Iterable[str]) -> GuestIdentity:
     bad = [key for key in _NUMBERS if not words.get(key, "").isdecimal()]
     if missing or bad:
         raise GuestError(f"the guest does not say its {(missing or bad)[0]}")
-    own: dict[str, Any] = {k: words[k] for k in ("port", "release", "machine", "build", "version")}
+    own: dict[str, Any] = {k: words[k] for k in ("release", "machine", "version")}
     numbers: dict[str, Any] = {key.replace("-", "_"): int(words[key]) for key in _NUMBERS}
     return GuestIdentity(
         **own,
         build_id=words["build-id"],
-        thp_shmem=chosen(words["thp-shmem"]),
         preempt_models=tuple(re.findall(r"\w+", words["preempt"])),
         seen=MachineSeen(
             **numbers,

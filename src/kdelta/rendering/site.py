@@ -36,9 +36,9 @@ from kdelta.analysis.lab import (
 )
 from kdelta.analysis.work import KindDelta, WorkExplanation
 from kdelta.bisect.journal import Journal
-from kdelta.kernels.debian import series_number
 from kdelta.metric import number, plural
 from kdelta.printable import printable
+from kdelta.procfs import series_number
 from kdelta.rendering import explain, sentences
 from kdelta.rendering.formats import asset, columnar, json_fields, packed, picked, template
 from kdelta.rendering.sentences import change, effort

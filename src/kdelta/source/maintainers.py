@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Who a mail about a function goes to: a kernel tree's own get_maintainer.pl is asked.
+"""Who a mail about files goes to: a kernel tree's own get_maintainer.pl is asked.
 
 It is the one program of a tree that is started, and only when the tree is named for that.
 """
@@ -18,7 +18,6 @@ from kdelta.source import git
 
 _SCRIPT = "scripts/get_maintainer.pl"
 _TIMEOUT_S = 120.0
-_FOLDERS = ("mm", "kernel", "fs", "lib", "arch", "block", "ipc", "net", "security", "include")
 _ROLE = re.compile(r"(.*?)\s*\(([^()]*(?:\([^()]*\)[^()]*)*)\)$")
 _FIRST = ("maintainer", "supporter")
 _MOST = 40  # people; more is a mistake
@@ -26,28 +25,20 @@ _MOST = 40  # people; more is a mistake
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipients:
-    """files: of the tree, that define the functions; to: those who maintain them; cc: the rest."""
+    """to: those who maintain the files; cc: the rest."""
 
-    files: tuple[str, ...]
     to: tuple[str, ...]
     cc: tuple[str, ...]
 
 
-def recipients(tree: Path, functions: Sequence[str]) -> Recipients:
-    """The files of functions, and who is to hear of them.  Raises SpecError, InfraError."""
+def recipients(tree: Path, files: Sequence[str]) -> Recipients:
+    """Who is to hear of files of a tree.  Raises SpecError, InfraError."""
     script = tree / _SCRIPT
     if not script.is_file():
         raise SpecError(
             f"not a kernel tree: it has no {_SCRIPT}",
             place=str(tree),
             action="name one with --tree",
-        )
-    files = defining(tree, functions)
-    if not files:
-        raise SpecError(
-            f"the tree defines none of {', '.join(functions)}",
-            place=str(tree),
-            action="give a tree of one of the two releases",
         )
     argv = ["perl", str(script.resolve()), "--no-git", "--no-git-fallback", "--rolestats"]
     done = process.run([*argv, "-f", *files], timeout=_TIMEOUT_S, cwd=tree, check=False)
@@ -60,25 +51,7 @@ def recipients(tree: Path, functions: Sequence[str]) -> Recipients:
         who, role = (match[1], match[2]) if match else (line.strip(), "")
         if "@" in who:
             (to if role.startswith(_FIRST) else cc).append(printable(who))
-    return Recipients(files=files, to=tuple(to), cc=tuple(cc))
-
-
-def defining(tree: Path, functions: Sequence[str]) -> tuple[str, ...]:
-    """Files of a tree that define the functions, in the order of these; the C files first."""
-    found: dict[str, None] = {}
-    folders = [name for name in _FOLDERS if (tree / name).is_dir()]
-    for function in functions:
-        if not re.fullmatch(r"\w+", function):
-            continue
-        # A definition begins its line with its type, or, on a line of its own, with its name.
-        pattern = rf"^([A-Za-z_].*[ *])?{function}\([^;]*$"
-        argv = ["grep", "-rlE", "--include=*.c", "--include=*.h", "-e", pattern, "--", *folders]
-        done = process.run(argv, timeout=_TIMEOUT_S, cwd=tree, check=False)
-        files = sorted(done.stdout.splitlines(), key=lambda name: (name.endswith(".h"), name))
-        # The same name in several places is most often one per architecture: the first is shared.
-        shared = [name for name in files if not name.startswith("arch/")] or files
-        found.update(dict.fromkeys(shared[:1]))
-    return tuple(found)
+    return Recipients(to=tuple(to), cc=tuple(cc))
 
 
 def as_fixed(tree: Path, commit: str) -> str:

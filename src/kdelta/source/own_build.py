@@ -93,13 +93,8 @@ def _compiler(folder: Path, made_by: str, command: str) -> Toolchain:
         )
         action = "build it by a gcc that is here, or leave out --build"
         raise SpecError(cause, place=str(folder), action=action)
-    return Toolchain(
-        name=Path(words[-1]).name,
-        family=Family.GCC,
-        cc=program,
-        tools=None,
-        banner=have,
-    )
+    name = Path(words[-1]).name
+    return Toolchain(name=name, family=Family.GCC, cc=program, tools=None, banner=have)
 
 
 def check_source(own: OwnBuild, base: SourceTree) -> None:
