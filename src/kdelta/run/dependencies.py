@@ -14,6 +14,7 @@ from msgspec import structs
 
 from kdelta import cache, data, workload
 from kdelta.errors import KdeltaError, SpecError, StoreError
+from kdelta.export import file_name
 from kdelta.files import called, digest_of, sha256_of
 from kdelta.guest import FILES
 from kdelta.guests import qemu
@@ -251,7 +252,8 @@ def unlike_sources(record: RunRecord, folder: Path) -> Iterator[Difference]:
 def unlike_run(record: RunRecord, folder: Path) -> Iterator[Difference]:
     """Files of a bundle that are of no trial and no kernel of the run; lost configurations."""
     own, said = {f"trials/{trial.index:04d}" for trial in record.trials}, " ".join(_absent(folder))
-    own |= {f"{Path(trial.workload).stem}/{trial.scenario}" for trial in record.trials}
+    programs = {(trial.workload, trial.scenario) for trial in record.trials}
+    own |= {f"{Path(name[0]).stem}/{Path(file_name(*name)).stem}" for name in programs}
     for digest, label in {arm.kernel.config_sha256: arm.label for arm in record.arms}.items():
         name = f"{_CONFIGS}/{digest[:16]}"
         own.add(f"configs/{digest[:16]}")
