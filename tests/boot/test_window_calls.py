@@ -169,7 +169,7 @@ GUARD = """
 """
 DRAWN = """
 	char drawn[] = "/own-XXXXXX";
-	close(mkstemp(drawn)); file = open(%s, O_RDONLY);
+	file = open(%s, O_RDONLY); close(mkstemp(drawn));
 """
 # What differs stands beside what is drawn: bytes, a number, which of two names.
 COOKIE = """
