@@ -169,7 +169,7 @@ GUARD = """
 """
 DRAWN = """
 	char drawn[] = "/own-XXXXXX";
-	file = open(%s, O_RDONLY); close(mkstemp(drawn));
+	close(mkstemp(drawn)); file = open(%s, O_RDONLY);
 """
 # What differs stands beside what is drawn: bytes, a number, which of two names.
 COOKIE = """
