@@ -47,6 +47,7 @@ enum kind {
 	KIND_BY_TIME, /* how often it is made, and when, depends on who comes first */
 	KIND_ELSEWHERE, /* the task goes on elsewhere than behind it */
 	KIND_MOVES, /* contents of the file that the argument is go where nobody looks */
+	KIND_CLOSES, /* the file that is its first argument; of the call itself */
 	KIND_LEADS, /* other paths may lead to the one that the argument is, or to that file system */
 	KINDS,
 };

@@ -256,12 +256,6 @@ static void arguments_add(unsigned int index, struct begun_call *begun, struct c
 		    is_lock_number(begun->argument[1]))
 			values_add(&made->values[row][k], begun->argument[k]);
 	for (; count; count--, pointer++) {
-		if (pointer->kind == KIND_OPENS)
-			begun->kernel_file =
-				syscalls.led || is_kernel_file(pointer, begun->argument) ||
-				(pointer->argument > 1 && is_of_kernel(begun->argument[0]));
-		if (pointer->kind == KIND_LEADS)
-			syscalls.led |= is_kernel_file(pointer, begun->argument);
 		if (pointer->kind == KIND_MOVES &&
 		    is_of_kernel(begun->argument[pointer->argument - 1]))
 			call_add(made, FILE_UNSEEN, 0);
@@ -289,6 +283,20 @@ static void late_add(const struct begun_call *begun, struct calls_made *made, un
 	}
 }
 
+/* Has a call that returned, so that its path is in memory, such a file of the kernel's? */
+static bool names_kernel_file(const struct begun_call *begun, enum kind kind)
+{
+	unsigned int count;
+	const struct pointer *pointer = pointers_of(begun->number, &count);
+
+	for (; count; count--, pointer++)
+		if (pointer->kind == kind &&
+		    (is_kernel_file(pointer, begun->argument) ||
+		     (pointer->argument > 1 && is_of_kernel(begun->argument[0]))))
+			return true;
+	return false;
+}
+
 /* What a call did that the next ones are understood by. */
 static void effects_of(unsigned int index, const struct begun_call *begun, uint64_t result)
 {
@@ -303,7 +311,11 @@ static void effects_of(unsigned int index, const struct begun_call *begun, uint6
 		mapping_drop(argument[0], argument[1]);
 		mapping_add(result, argument[2]);
 	} else if (call_is(begun->number, KIND_OPENS) && result < MAX_FILES) {
-		syscalls.kernel_file[result] = begun->kernel_file;
+		syscalls.kernel_file[result] = syscalls.led || names_kernel_file(begun, KIND_OPENS);
+	} else if (call_is(begun->number, KIND_CLOSES) && argument[0] < MAX_FILES) {
+		syscalls.kernel_file[argument[0]] = false;
+	} else if (names_kernel_file(begun, KIND_LEADS)) {
+		syscalls.led = true;
 	} else if (task && call_is(begun->number, KIND_ROBUST)) {
 		task->robust = argument[0];
 	}

@@ -38,7 +38,7 @@ struct nested_calls {
 		uint64_t place; /* among the calls of its task; 0: its order does not matter */
 		uint64_t argument[CALL_ARGUMENTS];
 		unsigned int late; /* bits of what its arguments point at that could not be read yet */
-		bool outside, kernel_file;
+		bool outside;
 	} at[MAX_NESTED_CALLS];
 };
 

@@ -230,6 +230,10 @@ READS = """
 	pages = 64; execl("/nowhere", "nowhere", NULL); fprintf(stderr, "%s\\n", name.release);
 	if (!fork()) { close(-1); _exit(0); }
 	wait(NULL);
+	close(open("/proc/meminfo", O_RDONLY));	/* the pipe has its number */
+	int to[2];
+	struct iovec into = { text, 8 };
+	if (pipe(to) || write(to[1], text, 8) < 0 || readv(to[0], &into, 1) < 0) return 1;
 """
 # Pages that are not there: the newer kernel's table of exceptions is longer, and searched as often.
 ABSENT = """
@@ -415,7 +419,7 @@ def test_a_program_that_does_something_else_is_no_step(
     if verdict:
         assert (found.verdict, words in " ".join(found.reasons)) == (verdict, True), found.reasons
     else:
-        assert not re.search("did not ask|a clock", found.reasons[0])
+        assert not re.search("did not ask|a clock|/proc", found.reasons[0])
         assert {one["execve"] for one in outside} == {(1, 1, 0, 0)}
         assert {one["close EBADF"] for one in outside} == {(1, 1, 0, 0)}
 

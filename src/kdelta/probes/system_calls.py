@@ -60,7 +60,7 @@ _CLOCKS = {
     "riscv64": ("rdtime", rb"[\x73\xf3][\x20-\x2f][\x00\x10\x20]\xc0"),  # and rdcycle, rdinstret
 }
 # What arguments point at, in the order of plugin/pointed.h.
-_KINDS = "sabgviwdmknfoctjrHhexpMURONBTGQW"
+_KINDS = "sabgviwdmknfoctjrHhexpMURONBTGQCW"
 _RESULT = 6  # behind the arguments
 _CONTENTS = _RESULT + 8  # of what the kernel wrote, behind the call and its arguments
 
