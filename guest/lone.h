@@ -262,7 +262,7 @@ kd_api long kd_lone_timers(void)
 }
 
 /* Large folios that files in memory were given since the boot: no mapping has to show them. */
-kd_api void kd_lone_folios(enum kd_when when)
+kd_api void kd_lone_folios(void)
 {
 	for (unsigned int kb = 16; kb <= 2048; kb *= 2) {
 		char path[100], name[sizeof(kd.facts->name)];
@@ -270,7 +270,7 @@ kd_api void kd_lone_folios(enum kd_when when)
 		snprintf(path, sizeof(path), "/sys/kernel/mm/transparent_hugepage/hugepages-%ukB/"
 			 "stats/shmem_alloc", kb);
 		snprintf(name, sizeof(name), "shmem_folios_%ukb", kb);
-		kd_state(when, name, kd_file_number(path), KD_FREE);
+		kd_state(KD_AFTER, name, kd_file_number(path), KD_FREE);
 	}
 }
 
@@ -297,7 +297,8 @@ kd_api void kd_lone_state(enum kd_when when)
 	kd_lone_tell(when, "process", own);
 	if (kd_lone_children(children))
 		kd_lone_tell(when, "children", children);
-	kd_lone_folios(when);
+	if (when == KD_AFTER)
+		kd_lone_folios();
 	kd_state_machine(when);
 }
 
@@ -443,6 +444,8 @@ void kd_lone_unfit(const char *format, ...)
 kd_api noinline void kd_lone_begin(unsigned int phase)
 {
 	KD_APART;
+	unsigned int before;
+
 	if (phase >= KD_MAX_PHASES || kd_lone.windows[phase] >= KD_LONE_WINDOWS)
 		kd_lone_unfit("phases are 0 to %d, of %d windows each\n", KD_MAX_PHASES - 1,
 			      KD_LONE_WINDOWS);
@@ -451,7 +454,8 @@ kd_api noinline void kd_lone_begin(unsigned int phase)
 			      "thread has not come to it\n", phase, kd_lone.phase);
 	kd_lone.open = true;
 	kd_lone.phase = phase;
-	if (!kd_lone.windows[phase])
+	before = kd_lone.windows[phase];
+	if (!before)
 		kd_lone.operations[phase] = kd.phases[phase].operations;
 	if (!kd_lone.armed) {
 		kd_lone.armed = true;
@@ -459,7 +463,7 @@ kd_api noinline void kd_lone_begin(unsigned int phase)
 		kd_drain_batches();
 		KD_ARM();
 		sched_yield();	/* arming takes effect when the emulator ends its block */
-	} else if (kd_lone.windows[phase] && !(kd_lone.windows[phase] & (kd_lone.windows[phase] - 1))) {
+	} else if (before && !(before & (before - 1))) {
 		kd_lone_state(KD_DURING);	/* what its windows unmap is there; a few are looked at */
 	}
 	kd_lone.ns[phase][kd_lone.windows[phase]] = 0;	/* the page is there now */
