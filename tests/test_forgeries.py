@@ -248,6 +248,8 @@ FORGERIES: dict[str, tuple[Callable[[Files], object], str]] = {
     "a trial left out": (
         plan(lambda p: p["trials"].pop()), "its trials are not those that its study plans",
     ),
+    "more rounds": (plan(lambda p: p.update(rounds=100)), "its title, its name or its rounds"),
+    "another title": (plan(lambda p: p.update(title="x")), "its title, its name or its rounds"),
     "another name of a kernel": (
         plan(lambda p: p["arms"][ARM].update(label="6.17.9")), "or its arms have no names of",
     ),

@@ -82,6 +82,7 @@ def chosen(kind: Any) -> st.SearchStrategy[Any]:
 
 KNOWN = {
     str: anything, int: whole, bool: st.booleans(), type(None): st.none(),
+    sample.Option: anything.map("A={}".format),
     sample.Operations: st.integers(1, 2**63 - 1), sample.Count: counts,
     sample.Counts: st.lists(counts, min_size=1, max_size=3).map(tuple),
     float: st.floats(allow_nan=False, allow_infinity=False),
@@ -99,7 +100,7 @@ KNOWN = {
 def test_any_result_survives(
     tmp_path_factory: pytest.TempPathFactory, result: sample.TrialResult
 ) -> None:
-    assume(not results.contradiction(result))
+    assume(not results.contradiction(result, 0))
     result = replace(result, kernel=None)  # of another than its arm's it is left out
     folder = tmp_path_factory.mktemp("any") / "run"
     journal = RunJournal.create(folder, new_run(arms=1, rounds=1))
@@ -360,6 +361,8 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "no-instrument": lambda path: reworded(path, '"type":"exact"', '"type":"oracle"'),
     "other-windows": lambda path: reworded(path, f"[3,{2**63 - 1}]", "[0,0,0]"),
     "other-kernel": lambda path: reworded(path, '"arch":"amd64"', '"arch":"arm64"'),
+    "ok-and-why": lambda path: reworded(path, '"reasons":[]', '"reasons":["forged"]'),
+    "bare-option": lambda path: reworded(path, '"options":[]', '"options":["A"]'),
     "no-attempt": lambda path: changed(path, attempts=-1),
     "half-a-count": lambda path: reworded(path, "16384", "16384.5"),
 }

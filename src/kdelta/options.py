@@ -186,7 +186,7 @@ def differences(
 
 
 def _values(options: tuple[str, ...]) -> dict[str, str]:
-    pairs = (one.partition("=")[::2] for one in options)
+    pairs = (one.split("=", 1) for one in options)
     return {_table().renamed.get(name, name): value for name, value in pairs}
 
 

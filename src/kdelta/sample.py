@@ -112,6 +112,9 @@ class Copied(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     trial: int
 
 
+Option = Annotated[str, Meta(pattern="^[^=]+=")]
+
+
 class KernelIdentity(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which kernel an arm is.  Empty string: not known (never guessed)."""
 
@@ -126,7 +129,7 @@ class KernelIdentity(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     config_sha256: str = ""  # of the config shipped with the image
     name: str = ""  # of a kernel built from source, for tables: "6.17.8+mincore-present-first"
     source: str = ""  # of such a kernel: git tree id and configuration
-    options: tuple[str, ...] = ()  # of its configuration, those that kdelta.options names
+    options: tuple[Option, ...] = ()  # of its configuration, those that kdelta.options names
     options_format: int = 1  # of that record
 
 

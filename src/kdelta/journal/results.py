@@ -16,7 +16,7 @@ from kdelta.errors import StoreError
 from kdelta.journal import files
 from kdelta.ladder.counts import CountMethod, chosen_windows
 from kdelta.printable import quoted
-from kdelta.sample import Count, KernelIdentity, TrialResult
+from kdelta.sample import KernelIdentity, Operations, Outcome, TrialResult
 
 log = logging.getLogger(__name__)
 _BOOT = "boot.json"
@@ -27,7 +27,7 @@ class KeptResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     run: str
     index: int
-    attempts: Count
+    attempts: Operations  # at least one
     result: TrialResult
 
 
@@ -54,7 +54,7 @@ def kept(
     path = trial_folder(folder, index) / "result.json"
     try:
         found = files.read(path, KeptResult)
-        if found and (why := contradiction(found.result)):
+        if found and (why := contradiction(found.result, found.index)):
             raise files.damaged(path, why)
     except StoreError as error:
         log.warning("%s; the trial is left out", error.sentence())
@@ -77,12 +77,19 @@ def _named(*kernels: KernelIdentity) -> list[str]:
     return [quoted(f"{each.arch} {each.version or each.release}") for each in kernels]
 
 
-def contradiction(result: TrialResult) -> str:
-    """Of which phase the functions are not those of the window that stands for it; "" of none.
+def contradiction(result: TrialResult, index: int) -> str:
+    """How the result of a trial of that index cannot be; "" of one that can.
 
-    Windows that are not whole are the reader's to refuse, and some trials have no functions.
+    Of each phase the functions are those of the window that stands for it, where there are any:
+    windows that are not whole are the reader's to refuse, and some trials have no functions.
     """
     data = result.exact
+    if result.outcome is Outcome.OK and (result.reasons or result.skip):
+        return f"it is ok, and says why it is not: {quoted(result.reason, 80)}"
+    if result.copied and not 0 <= result.copied.trial != index:
+        return "it is a copy of itself, or of no trial"
+    if result.outcome is Outcome.OK and result.facts and result.facts.workload_exit:
+        return f"it is ok, and its program ended with status {result.facts.workload_exit}"
     for one in data.phases if data.functions and not CountMethod().usable(result) else ():
         total = sum(row.insns for row in data.functions if row.phase == one.phase)
         if total != (counted := chosen_windows(one).location.value):

@@ -22,7 +22,7 @@ from typing import Any
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from kdelta import files, workload
+from kdelta import files, options, workload
 from kdelta.archive.apt import Progress
 from kdelta.attribution.symbols import UNKNOWN, Symbols
 from kdelta.disassembly import kallsyms
@@ -117,6 +117,10 @@ class Recount:
         named = arms.of_identities(study, [arm.kernel for arm in record.arms])
         if named != record.arms:
             yield "its arms are not called as their kernels are, or are not those of its study"
+        if (record.title, record.name, record.rounds) != (
+            study.title, study.name, study.plan.rounds
+        ):  # fmt: skip
+            yield "its title, its name or its rounds are not those of its study"
         trials = (t for t in record.trials if not t.varies)
         seen = [replace(t, attempts=0, result=None) for t in trials]
         if seen != [*make_plan(study, record.seed)]:
@@ -218,6 +222,8 @@ class Recount:
     def _faults_of_kernel(self, trial: TrialRecord, own: KernelIdentity) -> Iterator[str]:
         """What a trial says of its kernel against run.json and the image."""
         arm = self._record.arms[trial.arm]
+        if own.options_format > options.FORMAT:
+            yield "kernel.options_format: no kdelta has it that this one knows of"
         for name in _unlike(own, arm.kernel):
             yield f"kernel.{name}: another than {arm.label} has in run.json"
         kernel, told = self._kernels[trial.arm], {own.compiler, own.build_id}
