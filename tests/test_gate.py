@@ -53,8 +53,9 @@ def test_kernels_are_named_or_the_first_and_the_last() -> None:
     found = gate(ladder, against="6.17", kernel="6.18.15")
     assert (found.old, found.new, found.closed) == ("6.17.13", "6.18.15", True)
     assert not gate(ladder, against="6.17", kernel="6.18.15", step_percent=5.0).closed
-    with pytest.raises(SpecError, match="compared with itself"):
-        gate(ladder, against="7.2.1")
+    for baseline in (None, ladder):
+        with pytest.raises(SpecError, match="compared with itself"):
+            gate(ladder, baseline, against="7.2.1")
 
 
 def test_a_baseline_may_be_another_run() -> None:

@@ -121,7 +121,7 @@ def gate(
         first = [arm for arm in olds if not arm.arm.control]
         old = find_arm(first, against) if against else first[0]
         new = find_arm(own, kernel) if kernel else own[-1]
-        if old.label == new.label and baseline is None:
+        if old.label == new.label and (baseline or record).run_id == record.run_id:
             raise SpecError(
                 f"{old.label} would be compared with itself",
                 place=f"run {record.run_id}",

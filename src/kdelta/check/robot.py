@@ -55,6 +55,7 @@ _WAITING = re.compile(
 )
 _WAITS_POINTS = 1.0  # of all cycles: from which a lock is named
 _OTHER_TEST = 100  # contradictions, from which a table is of another test
+_MOST_COUNTED = 2.0**64
 _FAULTS = 0.5  # an operation: from which a test takes page faults
 _ROUNDED = 0.02  # logarithm: what two figures of one thing may differ by
 _PERCENT = re.compile(r"([-+]?)([0-9]{1,15}(?:\.[0-9]{1,15})?)%")
@@ -187,15 +188,11 @@ def read(path: Path) -> RobotReport:
             if _row(seen.setdefault(row["name"], row)) != _row(row):
                 cause = f"its table has two rows {printable(row['name'], 80)} that differ"
                 raise SpecError(cause, place=str(path), action=_WHOLE_MAIL)
-    named = [*_COMMIT.finditer(text)]
-    told = _OF_SUBJECT.search(subject)
-    if told and not (short.startswith(told[1]) or told[1].startswith(short)):
-        cause = f"its Subject is of {told[1]}, and its table of {short}"
-        raise SpecError(cause, place=str(path), action=_WHOLE_MAIL)
-    whole = next((one for one in named if one[1].startswith(short)), None)
-    if named and not whole:
-        cause = f"its field commit: is {named[0][1][:12]}, and its table's {short}"
-        raise SpecError(cause, place=str(path), action=_WHOLE_MAIL)
+    whole = next(_COMMIT.finditer(text), None)
+    for of, where in (("its Subject", _OF_SUBJECT.search(subject)), ("its field commit:", whole)):
+        if where and not (short.startswith(where[1]) or where[1].startswith(short)):
+            cause = f"{of} is of {where[1][:12]}, and its table of {short}"
+            raise SpecError(cause, place=str(path), action=_WHOLE_MAIL)
     return RobotReport(
         commit=whole[1] if whole else short,
         parent=parent,
@@ -232,7 +229,7 @@ def _check_row(row: re.Match[str], place: str) -> None:
     whole = old + old_unit > 0
     least = 100 * (new - new_unit) / (old + old_unit) - 100 if whole else -math.inf
     most = 100 * (new + new_unit) / (old - old_unit) - 100 if old > old_unit else math.inf
-    if min(old, new) < 0 or math.inf in (old, new):
+    if min(old, new) < 0 or max(old, new) > _MOST_COUNTED:
         wrong = f"has values that nothing counts: {old:g} and {new:g}"
     elif told + told_unit < least or told - told_unit > most:
         wrong = f"contradicts itself: {old:g} to {new:g} is no change of {told:+g} %"
