@@ -7,6 +7,7 @@
  *	KD_PROGRAM	its path
  *	KD_ARGUMENTS	its arguments, with the name that it is called by
  *	KD_FILES	the SHA-256 of its files
+ *	KD_OTHERS	how many of them are folders of the user's machine that it does not find
  *	KD_FOLDER	where it runs, and may write: /start for the user's folder
  *	files.cpio	beside the C file: all files that it finds, in the kernel's newc format
  *
@@ -293,6 +294,8 @@ int main(void)
 	if (strcmp(KD_FOLDER, "/") && chown(KD_FOLDER, KD_USER, KD_USER))
 		kd_program_lost(KD_FOLDER);
 	kd_unpack();
+	for (enum kd_when when = KD_BEFORE; when <= KD_AFTER; when++)
+		kd_state(when, "program_other_folders", KD_OTHERS, KD_FREE);
 	kd_look(KD_BEFORE);
 	for (unsigned int number = 0; number < KD_RUNS; number++)
 		kd_window(number);

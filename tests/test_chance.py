@@ -395,13 +395,16 @@ def test_memory_that_is_not_base_pages_is_said() -> None:
 def test_huge_pages_that_come_and_go_in_windows_are_said(new: str) -> None:
     def told(one: TrialRecord) -> dict[str, object]:
         value = new if one.arm else "8"
-        name = "undone_thp_fault_alloc"
-        return {"state": (StateField(when="during", name=name, value=value, want="free"),)}
+        facts = (("undone_thp_fault_alloc", value), ("program_other_folders", "1"))
+        state = [StateField(when="during", name=name, value=n, want="free") for name, n in facts]
+        return {"state": tuple(state)}
 
     arms = counted(with_results(own_run({}, 3), told), "/x/loop.c", "main")
     total = arms[0].total
     assert total
     assert total.huge == 2
+    folders = "arguments name folders of your machine, and the guest has its own: 1 not taken by"
+    assert f"{folders} --file" in CountMethod().warnings(arms, [])
     record = with_results(own_run({}, 3), told)
     answer = plain(show(report(record))).partition("\n\n")[0]
     assert "\nIts memory came in huge pages (2 a window): for base pages add" in answer

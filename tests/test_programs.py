@@ -49,8 +49,8 @@ def test_a_program_comes_with_its_loader_its_library_and_the_files_named(
     assert f"//   {digest}  {_TRUE}\n" in text
     assert '#define KD_ARGUMENTS "true", "an argument"\n' in text
     folder = str(tmp_path / "more")
-    for named in ((), (f"{folder}/input",), (str(tmp_path),)):
-        taken("true", folder, "x" * 300, named=named)
+    for named, others in (((), 1), ((f"{folder}/input",), 0), ((str(tmp_path),), 0)):
+        assert f"#define KD_OTHERS {others}\n" in taken("true", folder, "x" * 300, named=named)[0]
     said = f"{folder} in the guest is the guest's own; take files of yours with --file"
     assert caplog.messages == [said]
 

@@ -79,7 +79,7 @@ def taken(argv: Sequence[str], named: Sequence[str], architecture: Arch) -> str:
     packed = newc((name, files[name].stat().st_mode, content) for name, content in held.items())
     inside = _in_guest(str(program), start)
     text = _text(argv, start, inside, held, cache.digest(packed))
-    text += '#include "program.h"\n'
+    text += f'#define KD_OTHERS {len(others)}\n#include "program.h"\n'
     name = re.sub(r"[^A-Za-z0-9_-]", "_", program.name)[:64]
 
     def make(folder: Path) -> None:

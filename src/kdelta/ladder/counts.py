@@ -526,6 +526,9 @@ def _surprises(arms: Sequence[CountEvidence]) -> list[str]:
     for whose, of in (("process", "the program"), ("children", "its children")):
         each = ((seen[f"{whose}_{name}"], words, least) for name, words, least in _SURPRISING)
         told[f"the memory of {of}"] = [f"{n:,} {words}" for n, words, least in each if n >= least]
+    if others := seen["program_other_folders"]:
+        own = "arguments name folders of your machine, and the guest has its own"
+        told[own] = [f"{others} not taken by --file"]
     return [f"{what}: {', '.join(each)}" for what, each in told.items() if each]
 
 
