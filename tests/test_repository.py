@@ -44,7 +44,7 @@ MAX_FUNCTION = 60
 # What the whole house may be, so that a stranger reads it in an afternoon.  They are to go down; up
 # they went for patches put into released kernels, for lines that CPUs share and headers that
 # thousands of objects include, and for readers that refuse what strangers name.
-SOURCE_LINES = 55_855
+SOURCE_LINES = 55_880
 SOURCE_MODULES = 181
 TEST_LINES = 41_180
 DOCUMENT_WORDS = 32_170

@@ -284,10 +284,7 @@ def _percent_lines() -> contextlib.AbstractContextManager[Progress]:
 
 @contextlib.contextmanager
 def _beating(report: Callable[P, bool]) -> Iterator[Callable[P, None]]:
-    """The same; a line says that kdelta is at work where it printed none for seconds.
-
-    report: True where it printed one.
-    """
+    """The same; where that printed nothing (False) for seconds, a line says that it is at work."""
     told, ended = [time.monotonic()], threading.Event()
 
     def reporting(*args: P.args, **kwargs: P.kwargs) -> None:

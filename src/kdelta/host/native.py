@@ -61,9 +61,7 @@ def read(
     *,
     quick: bool = False,
 ) -> tuple[str, str]:
-    """What a child prints to its end, of its errors the first.  quick: as of process.run, but for
-    its end.  Raises GuestError, Cancelled.
-    """
+    """What a child prints to its end, of its errors the first; quick: it should not take long."""
     watch = process.Standstill(child.pid, name, quick=quick)
 
     def look(_: Sequence[object]) -> bool:

@@ -68,13 +68,10 @@ def kept(
         and kernel
         and any("" != getattr(kernel, name) != getattr(own, name) != "" for name in _KERNEL)
     ):
-        log.warning("%s: left out, it is of kernel %s and not of %s", path, *_named(own, kernel))
+        versions = quoted(own.version), quoted(kernel.version)
+        log.warning("%s: left out, it is of kernel %s and its arm of %s", path, *versions)
         return None
     return found
-
-
-def _named(*kernels: KernelIdentity) -> list[str]:
-    return [quoted(f"{each.arch} {each.version or each.release}") for each in kernels]
 
 
 def contradiction(result: TrialResult, index: int) -> str:

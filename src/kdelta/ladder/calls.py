@@ -396,15 +396,14 @@ Recorded = Sequence[Mapping[str, tuple[int, int, int, int]]]  # by name, of each
 
 
 def _usual(arms: Sequence[Recorded]) -> list[Recorded]:
-    """The trials of each side that make the calls that most make: one more, by chance, is another
+    """The trials of each side that make as many calls as most: one more, by chance, is another
     place for all behind it (mkstemp() draws again for one value in twenty-two).
     """
-
-    def calls_of(one: Mapping[str, tuple[int, int, int, int]]) -> frozenset[tuple[str, int]]:
-        own = (name for name in one if " " not in name and name not in (INSTRUCTIONS, *_BY_TIME))
-        return frozenset((name, one[name][0]) for name in own)
-
-    made = [[*map(calls_of, arm)] for arm in arms]
+    left_out = (INSTRUCTIONS, *_BY_TIME)
+    made = [
+        [sum(row[0] for n, row in one.items() if " " not in n and n not in left_out) for one in arm]
+        for arm in arms
+    ]
     most = Counter(chain(*made)).most_common(1)[0][0]
     pairs = (zip(arm, calls, strict=True) for arm, calls in zip(arms, made, strict=True))
     return [[one for one, calls in side if calls == most] for side in pairs]

@@ -117,9 +117,8 @@ class Recount:
         named = arms.of_identities(study, [arm.kernel for arm in record.arms])
         if named != record.arms:
             yield "its arms are not called as their kernels are, or are not those of its study"
-        if (record.title, record.name, record.rounds) != (
-            study.title, study.name, study.plan.rounds
-        ):  # fmt: skip
+        own = study.title, study.name, study.plan.rounds
+        if (record.title, record.name, record.rounds) != own:
             yield "its title, its name or its rounds are not those of its study"
         trials = (t for t in record.trials if not t.varies)
         seen = [replace(t, attempts=0, result=None) for t in trials]
