@@ -78,7 +78,7 @@ def test_a_ladder_as_a_mail() -> None:
     assert "3 wanted facts; each holds, and is the same on every" in flat
     assert "prot_commit_flush_ptes" in text.partition("Mechanism")[2].partition("not claimed")[0]
     assert "kdelta workload export mprotect:" in flat
-    perf_stat = "perf stat -e instructions \\ ./shared_dirty_full_toggle_64m --iterations 100"
+    perf_stat = "perf stat -e instructions:k,instructions:u \\ ./shared_dirty_full_toggle_64m"
     assert "divided by 100 and by 16,384, is the count per page, with interrupts." in flat
     assert "user + kernel instructions per page; fewer is better" in flat
     assert "change_pte_range()" not in flat, "no path of the workload"
@@ -153,7 +153,7 @@ def test_kernels_of_one_series_are_told_by_their_names_and_a_program_by_its_comm
     assert text.startswith(
         "Subject: [RFC] mprotect: 92 % more instructions from 6.16.12 to 6.17.13"
     )
-    assert "Reproducer\n  perf stat -e instructions ls /usr/bin\n" in text
+    assert "Reproducer\n  perf stat -e instructions:k,instructions:u ls /usr/bin\n" in text
     assert "\\\n      -- ls /usr/bin\n" in text
     assert ".c" not in text.partition("Reproducer")[2].partition("regzbot")[0]
 

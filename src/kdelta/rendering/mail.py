@@ -53,7 +53,7 @@ _SMALL = 0.005  # share of the difference below which a function is one of the o
 _NAME = 32
 OTHERS = 5  # scenarios beside that of the headline: a mail is of one finding
 _PRESENCE = {Presence.NEW: " (new)", Presence.VANISHED: " (gone)", Presence.BOTH: ""}
-_PERF = "perf stat -e instructions"
+_PERF = "perf stat -e instructions:k,instructions:u"
 
 
 def _mailed_ladders(found: Claim) -> list[Ladder[Any]]:
@@ -537,7 +537,7 @@ def _one_file(found: Claim, letter: Letter, ladder: Ladder[Any]) -> Iterator[str
         yield from shell_lines(COLUMNS, _PERF, f"{program} --iterations {count}")
     each = f" and by {scenario.windows[0].operations:,}" * (ladder.operation != ITERATION)
     per = f"the count per {sentences.per(ladder.operation or 'operation')}, with interrupts"
-    yield from wrapped(f"Their difference, divided by 100{each}, is {per}.", "  ")
+    yield from wrapped(f"What both rows grow by, divided by 100{each}, is {per}.", "  ")
 
 
 def _regzbot(found: Claim, letter: Letter) -> Iterator[str]:
