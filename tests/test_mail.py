@@ -78,7 +78,8 @@ def test_a_ladder_as_a_mail() -> None:
     assert "3 wanted facts; each holds, and is the same on every" in flat
     assert "prot_commit_flush_ptes" in text.partition("Mechanism")[2].partition("not claimed")[0]
     assert "kdelta workload export mprotect:" in flat
-    perf_stat = "perf stat -e instructions:k,instructions:u \\ ./shared_dirty_full_toggle_64m"
+    perf_stat = "perf stat -e instructions:k,instructions:u \\"
+    perf_stat += " ./shared_dirty_full_toggle_64m --iterations 100"
     assert "divided by 100 and by 16,384, is the count per page, with interrupts." in flat
     assert "user + kernel instructions per page; fewer is better" in flat
     assert "change_pte_range()" not in flat, "no path of the workload"

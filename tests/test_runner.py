@@ -197,7 +197,7 @@ def test_all_that_a_trial_keeps_is_its_artifact(tmp_path: Path) -> None:
     assert len(kept) == len(names)
 
 
-COPIED = Copied(sentence="same image as 6.0", trial=0)
+COPIED = Copied(sentence="same image as 6.0", trial=99)
 Measure = Callable[[TrialRecord, Path], TrialResult]
 
 
