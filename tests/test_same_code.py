@@ -48,7 +48,12 @@ def ran(
         for name, (insns, calls, _) in functions.items()
     )
     code = tuple(
-        CodeRan(function=name, code=(other or {}).get(name, "a"), calls=dict(calls))
+        CodeRan(
+            function=name,
+            code=(other or {}).get(name, "a"),
+            calls=dict(calls),
+            rounds=sum(calls.values()),  # one loop makes all its calls
+        )
         for name, (_, _, calls) in functions.items()
     )
     return replace(recounted(base, functions=(*base.exact.functions, *rows)), code=code)
@@ -74,6 +79,11 @@ def ran(
         ({"a": (9000, 1, {"b": 100}), "b": (900, 100, {"c": 200}), "c": (400, 200, {})},
          {"a": (9900, 1, {"b": 110}), "b": (1100, 110, {"c": 330}), "c": (660, 330, {})},
          {"b": "b"}, {"a": 900, "b": 90, "c": 40}),
+        # The loop's function changed, too: a round of each kernel is as long as the shorter one's.
+        ({"a": (2000, 1, {"b": 100}), "b": (900, 100, {})},
+         {"a": (2640, 1, {"b": 110}), "b": (990, 110, {})}, {"a": "b"}, {"a": 200, "b": 90}),
+        ({"a": (2000, 1, {"b": 50}), "b": (450, 50, {})},
+         {"a": (2640, 1, {"b": 55}), "b": (495, 55, {})}, {"a": "b"}, {}),
         # It is no table that makes it go round half as often again, or call something once more.
         ({"a": (9000, 1, {"b": 100}), "b": (900, 100, {})},
          {"a": (13500, 1, {"b": 150}), "b": (1350, 150, {})}, {"b": "b"}, {}),
@@ -158,7 +168,8 @@ def test_code_that_ran_is_known_but_for_where_fields_lie(
         assert with_code(replace(trial, workload="mprotect"), own, kernel, tmp_path).code == ()
     one, other = found.values()
     assert one == other
-    assert {row.function: row.calls for row in one} == {"leaf": {}, "scan": {"": 3, "leaf": 3}}
+    told = {row.function: (row.calls, row.rounds) for row in one}
+    assert told == {"leaf": ({}, 0), "scan": ({"": 3, "leaf": 3}, 3)}
 
 
 @pytest.mark.parametrize(

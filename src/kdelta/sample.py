@@ -268,12 +268,14 @@ class CodeRan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A function of the kernel that ran in the windows that stand for the phases.
 
     code: a digest of its instructions, but for where fields lie in structures.  calls: how often it
-    called or jumped to others that ran, by name; "": through pointers.
+    called or jumped to others that ran, by name; "": through pointers.  rounds: how often its
+    instruction ran that ran most, which its longest loop makes.
     """
 
     function: str
     code: str
     calls: dict[str, int] = {}
+    rounds: int = 0
 
 
 class ExactData(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="exact"):

@@ -31,7 +31,7 @@ from kdelta.journal import files, results
 from kdelta.sample import ArmRecord, Count, Instrument, Outcome, TrialRecord, TrialResult
 from kdelta.study import spec
 
-FORMAT = 4
+FORMAT = 5
 RUNS = files.FolderKind(file="run.json", word="run", first="make one with: kdelta run STUDY")
 _STUDY, _ATTEMPTS, _FINISHED = "study.toml", "attempts.json", ".finished.json"
 _BEHIND = re.compile(r"(?: \(\d+\))?(?: again)?$")  # the label of an arm

@@ -6,9 +6,8 @@ Entered as often on both kernels, it executes other numbers of instructions only
 it calls more or less often for that is its data's, too: of the same code all of it, of other code
 as many entries more, at the least that one takes on either kernel.
 
-A long loop of the same instructions is taken for one over a table, whatever it calls: kernels that
-are neighbours have tables of nearly one length, and code that changed what it does seldom makes
-hundreds of rounds a few more.
+A long loop is taken for one over a table, whatever it calls: kernels that are neighbours have
+tables of nearly one length, and code that changed what it does seldom makes many rounds a few more.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from kdelta.verdict.comparison import Comparison, CountReading, Verdict
 _PASSES = 20  # so deep are calls followed
 _NAMED = 3
 _TELLING = 0.1  # of the threshold
-_LONG = 4096  # instructions of a function's own each time: hundreds of rounds of a loop
-_ROUNDS = 16  # calls of one function each time, by such a loop
+_LONG = 64  # rounds of a loop each time its function is entered
+_CALLS = 16  # calls of one function each time, by such a loop
 _NEAR = 1.25  # tables of two kernels differ by no larger factor
 _Sides = list[Counter[str]]
 
@@ -35,16 +34,19 @@ def other_data(old: TrialResult, new: TrialResult) -> dict[str, float]:
     same, calls, insns = _same(old, new), *(_sums((old, new), one) for one in ("calls", "insns"))
     made = [{one.function: Counter(one.calls) for one in side.code} for side in (old, new)]
     entered = {n: more for n in sorted({*calls[0], *calls[1]}) if (more := _more(calls, n))}
-    steady = dict.fromkeys(sorted({*same, *_loops(old, new, calls, insns)} - {*entered}), 1.0)
+    rounds = [Counter({one.function: one.rounds for one in side.code}) for side in (old, new)]
+    loops = {name for name in rounds[0] if _is_loop(rounds, name, _LONG * calls[0][name])}
+    steady = dict.fromkeys(sorted({*same, *loops} - {*entered}), 1.0)
 
     def theirs_of(name: str, figures: _Sides, key: str) -> float:
         """How much more its data makes of a figure of a function that others enter by theirs."""
-        if name in same or (name in steady and _near(figures, key, _ROUNDS * calls[0][name])):
+        if name in same:
             return _more(figures, key)
-        if name in steady or not (calls[0][name] and calls[1][name]):
+        looped = name in loops and min(own[key] for own in figures) >= _CALLS * calls[0][name]
+        times = rounds if looped else calls
+        if not (looped or name in entered) or not (times[0][name] and times[1][name]):
             return 0.0
-        each = (own[key] / calls[at][name] for at, own in enumerate(figures))
-        return entered[name] * min(each)
+        return _more(times, name) * min(figures[at][key] / times[at][name] for at in (0, 1))
 
     part = {**steady, **dict.fromkeys(entered, 0.0)}
     made_by = {name: [own.get(name, Counter()) for own in made] for name in part}
@@ -81,20 +83,10 @@ def _more(sides: _Sides, key: str) -> int:
     return sides[1][key] - sides[0][key]
 
 
-def _near(sides: _Sides, key: str, least: int) -> bool:
-    """Both at least so many, and no more than _NEAR apart."""
-    low, high = sorted(own[key] for own in sides)
-    return least <= low and high <= _NEAR * low
-
-
-def _loops(old: TrialResult, new: TrialResult, calls: _Sides, insns: _Sides) -> set[str]:
-    """Functions of the same instructions that make hundreds of rounds, and nearly as many."""
-    codes = [{one.function: one.code for one in side.code} for side in (old, new)]
-    return {
-        name
-        for name, code in codes[0].items()
-        if codes[1].get(name) == code and _near(insns, name, max(1, _LONG * calls[0][name]))
-    }
+def _is_loop(rounds: _Sides, name: str, least: int) -> bool:
+    """Of at least so many rounds on both, and no more than _NEAR apart."""
+    low, high = sorted(own[name] for own in rounds)
+    return max(1, least) <= low and high <= _NEAR * low
 
 
 def _same(*sides: TrialResult) -> set[str]:

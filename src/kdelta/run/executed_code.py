@@ -153,16 +153,22 @@ def with_code(trial: TrialRecord, result: TrialResult, kernel: Kernel, folder: P
     except KdeltaError:
         return result
     calls: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    times: Counter[int] = Counter()
     for window in windows.values():
         for row in work(window, table, architecture):
             calls[row.function][""] += row.count * (row.kind is Kind.INDIRECT)
         for address, content, count in window.instructions():
+            times[address] += count
             callee, offset = table.find(target(content, address, architecture) or 0)
             if not offset and callee in names:
                 calls[table.find(address)[0]][callee] += count
-    ran = ((name, code, +calls[name]) for name, code in sorted(codes.items()) if code)
-    code = tuple(CodeRan(function=name, code=own, calls=made) for name, own, made in ran)
-    return replace(result, code=code)
+    rounds = {table.find(at)[0]: times[at] for at in sorted(times, key=times.__getitem__)}
+    code = (
+        CodeRan(function=name, code=own, calls=+calls[name], rounds=rounds.get(name, 0))
+        for name, own in sorted(codes.items())
+        if own
+    )
+    return replace(result, code=tuple(code))
 
 
 def _digests(image: Image, names: frozenset[str]) -> _Digests:
