@@ -125,7 +125,7 @@ def _readiness(found: Claim, letter: mails.Letter) -> str:
     to_do = [] if letter.to else ["recipients: add --tree ~/linux"]
     if not letter.program:
         to_do.append(f"its attachment: `{' '.join(mails.exporting(ladder))}`")
-    newest = _not_counted(ladder) if head and not found.timed else ""
+    newest = not_counted(ladder) if head and not found.timed else ""
     single = any(len(rung.trials) == 1 for rung in (head.rungs if head else ladder.rungs))
     lacks = ["one trial of a kernel is no repetition"] * single
     lacks += [f"{newest} is not counted"] * bool(newest)
@@ -138,7 +138,7 @@ def _readiness(found: Claim, letter: mails.Letter) -> str:
     return f"Ready, but for {'; '.join(to_do)}" if to_do else "Ready"
 
 
-def _not_counted(ladder: Ladder[Any]) -> str:
+def not_counted(ladder: Ladder[Any]) -> str:
     """The newest series of the archive, as its index is here, if no kernel of a ladder is of it."""
     kernel = ladder.rungs[-1].kernel
     if not kernel.version:

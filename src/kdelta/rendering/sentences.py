@@ -104,7 +104,9 @@ def _is_nothing(delta: int, scale: Scale) -> bool:
     return not scale.plain(delta).strip("-0.")
 
 
-def _why(found: Explanation, calls: CallDifference | None, scale: Scale) -> str:
+def _why(
+    found: Explanation, calls: CallDifference | None, scale: Scale, head: str = "By function it is"
+) -> str:
     """The first causes, or without call paths the functions; of next to nothing none."""
     if _is_nothing(found.delta or 0, scale):
         return ""
@@ -117,7 +119,7 @@ def _why(found: Explanation, calls: CallDifference | None, scale: Scale) -> str:
     if parts and 2 * abs(rest) > abs(found.delta or 0):
         spread = "spread, the largest parts are "
         parts.append(f"all others {scale.signed(rest)}")
-    text = f"By function it is {spread}{', '.join(parts)}." if parts else ""
+    text = f"{head} {spread}{', '.join(parts)}." if parts else ""
     # What is left of two changes that go two ways, as a share of the larger, which is first.  Code
     # moves into or out of a function that one kernel alone runs; in two others nobody knows.
     apart = [
@@ -364,12 +366,11 @@ def subject(named: Named, point: str, workloads: Mapping[str, Workload]) -> str:
     return text + (f" ({point})" if point else "")
 
 
-def by_function(found: Claim) -> str:
+def by_function(found: Explanation | None, head: str = "By function it is") -> str:
     """The functions that a difference of counts is made of; nothing where there is none."""
-    explained = found.explanation
-    if explained is None or explained.refused or not explained.delta:
+    if found is None or found.refused or not found.delta:
         return ""
-    return _why(explained, None, Scale.of(explained))
+    return _why(found, None, Scale.of(found), head)
 
 
 def is_set(workload: Workload) -> bool:
