@@ -152,6 +152,11 @@ class Explanation:
         """Those that stand out, the largest first, or, of a change that is spread, its first."""
         return _by_size((*self.rising, *self.falling)) or self.functions[:_NAMED_AT_MOST]
 
+    def names(self, function: str) -> tuple[str, str]:
+        """What the old and the new kernel call a function that either calls so."""
+        pairs = ((row.was or row.function, row.function) for row in self.functions)
+        return next((pair for pair in pairs if function in pair), (function, function))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:

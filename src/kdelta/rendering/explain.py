@@ -654,7 +654,9 @@ def _show_code(found: ExecutedCode) -> list[Line]:
             tone = Tone.FAINT if old.count == new.count else Tone.PLAIN
         table.append([Span(cell, tone) for one in (old, new) for cell in _code_cells(one, scale)])
     per = found.explanation.operation or "operation"
-    claim = f"{found.function}: {before} -> {after} instructions per {per}"
+    was, now = found.explanation.names(found.function)
+    name = now if was == now else f"{now} (before: {was})"
+    claim = f"{name}: {before} -> {after} instructions per {per}"
     heads = ("old", "at", "executed", "new", "at", "executed")
     rows = table_of(heads, table, right=("old", "new", "at"))
     lines += [(), *paragraph(claim, Tone.BOLD), *rows]
