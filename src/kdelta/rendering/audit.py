@@ -9,7 +9,17 @@ from kdelta.analysis.audit import Answer, Audit, FactCheck, MachineCheck, Scenar
 from kdelta.metric import plural
 from kdelta.printable import few
 from kdelta.sample import Outcome
-from kdelta.table.columns import ABSENT, Line, Span, Tone, paragraph, short, shortened, table_of
+from kdelta.table.columns import (
+    ABSENT,
+    Line,
+    Span,
+    Tone,
+    paragraph,
+    short,
+    shortened,
+    table_of,
+    wrapped,
+)
 
 _TONES = {Answer.YES: Tone.PLAIN, Answer.NO: Tone.BAD, Answer.UNKNOWN: Tone.WARN}
 _FACT_TONES = {"ok": Tone.PLAIN, "told": Tone.FAINT, "unknown": Tone.WARN}
@@ -68,7 +78,7 @@ def _scenario(each: ScenarioAudit, *, every: bool) -> Iterator[Line]:
     alike: dict[tuple[str, str, object], list[FactCheck]] = {}
     for fact in facts:
         alike.setdefault((fact.name, fact.want, fact.values), []).append(fact)
-    yield from table_of(("page state", "when", "wanted", "", "seen"), map(_fact, alike.values()))
+    yield from wrapped(("page state", "when", "wanted", "", "seen"), map(_fact, alike.values()))
     if hidden := len(each.facts) - len(facts):
         told = f"{hidden} facts that do not bind are shown with --all"
         yield from paragraph(told, Tone.FAINT)
@@ -81,7 +91,7 @@ def _fact(group: Sequence[FactCheck]) -> Iterator[Span | str]:
     yield ", ".join(one.when for one in group)
     yield ABSENT if fact.want == "free" else short(fact.want, 16)
     yield Span(fact.verdict, _FACT_TONES.get(fact.verdict, Tone.BAD))
-    yield short(_seen(fact), 34)
+    yield _seen(fact)
 
 
 def _machine(check: MachineCheck, arm: str) -> Iterator[Span | str]:
@@ -102,12 +112,12 @@ def _seen(fact: FactCheck) -> str:
 
 
 def _summary(audit: Audit) -> Iterator[Line]:
-    done = f"completed {audit.completed}/{audit.planned}"
     flags = [(name, getattr(audit, name), good) for name, (good, _) in _FLAGS.items()]
-    told = [(f"{name} {answer}  ", answer is good) for name, answer, good in flags]
-    told.append((done, audit.completed == audit.planned))
+    told = [(f"{name} {answer}", answer is good) for name, answer, good in flags]
     skipped = f" ({audit.skipped} skipped)" if audit.skipped else ""
-    yield (*(Span(text, Tone.GOOD if good else Tone.BAD) for text, good in told), Span(skipped))
+    done = f"completed {audit.completed}/{audit.planned}{skipped}"
+    for text, good in (*told, (done, audit.completed == audit.planned)):
+        yield (Span(text, Tone.GOOD if good else Tone.BAD),)
 
 
 def document(audit: Audit) -> tuple[str, Audit]:

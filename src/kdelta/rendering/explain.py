@@ -44,6 +44,7 @@ from kdelta.table.columns import (
     paragraph,
     short,
     table_of,
+    wrapped,
 )
 from kdelta.verdict.comparison import Verdict
 
@@ -337,10 +338,10 @@ def _show_calls(found: CallExplanation, *, sentences: Sequence[str] = ()) -> lis
     for delta, text, tone in rows:
         share = f"{round(100 * delta / whole)} %" if whole and _shares(explanation) else "-"
         table.append([Span(cell, tone) for cell in (scale.signed(delta), share, text)])
-    lines += table_of(("delta", "share", "cause"), table)
+    lines += wrapped(("delta", "share", "cause"), table, right=("delta", "share"))
     found_branches = branches(difference.root, causes)
     cells = [branch_cells(row, scale) for row in found_branches[:_BRANCHES]]
-    lines += [(), *table_of(("delta", "own", "calls", "path"), cells)]
+    lines += [(), *wrapped(("delta", "own", "calls", "path"), cells, right=("delta", "own"))]
     if (left := len(found_branches) - len(cells)) > 0:
         lines += paragraph(f"and {left} more branches; --json has all of them", Tone.FAINT)
     return [*lines, (), *paragraph(PATH_LENGTH)]
@@ -526,7 +527,7 @@ def _show_work(told: WorkPart) -> list[Line]:
             table.append([Span(cell, Tone.PLAIN if row.delta else Tone.FAINT) for cell in cells])
         if shown:
             heads = (group, "old", "new", "delta", "mostly in")
-            lines += table_of(heads, table, right=heads[1:-1])
+            lines += wrapped(heads, table, right=heads[1:-1])
         if few := len(known) - len(shown):
             lines += paragraph(f"and {few} with less than {_LEAST_LISTED:g} of either", Tone.FAINT)
         if absent := [kind_named(row) for row in rows if row not in known]:
@@ -615,7 +616,6 @@ def _work_document(told: WorkPart) -> tuple[str, dict[str, Any]]:
     return part, data
 
 
-_TEXT_WIDTH = 30
 _ADDRESSES = re.compile(r"\+?0x[0-9a-f]+|\b[0-9a-f]{6,}\b")
 InsnPair = tuple[ExecutedInsn | None, ExecutedInsn | None]
 
@@ -652,21 +652,19 @@ def _show_code(found: ExecutedCode) -> list[Line]:
         tone = Tone.BAD if new else Tone.GOOD
         if old and new:
             tone = Tone.FAINT if old.count == new.count else Tone.PLAIN
-        table.append([Span(cell, tone) for one in (old, new) for cell in _code_cells(one, scale)])
+        sides = [
+            (scale.each(one.count), f"+{one.offset:#x}") if one else ("", "") for one in (old, new)
+        ]
+        text = next(one.text for one in (new, old) if one)
+        table.append([Span(cell, tone) for cell in (*sides[0], *sides[1], text)])
     per = found.explanation.operation or "operation"
     was, now = found.explanation.names(found.function)
     name = now if was == now else f"{now} (before: {was})"
     claim = f"{name}: {before} -> {after} instructions per {per}"
-    heads = ("old", "at", "executed", "new", "at", "executed")
-    rows = table_of(heads, table, right=("old", "new", "at"))
-    lines += [(), *paragraph(claim, Tone.BOLD), *rows]
-    return [*lines, (), *paragraph(f"How often each instruction retires per {per}. {PATH_LENGTH}")]
-
-
-def _code_cells(one: ExecutedInsn | None, scale: Scale) -> tuple[str, str, str]:
-    if one is None:
-        return "", "", ""
-    return scale.each(one.count), f"+{one.offset:#x}", short(one.text, _TEXT_WIDTH)
+    heads = ("old", "at", "new", "at", "executed")
+    lines += [(), *paragraph(claim, Tone.BOLD), *wrapped(heads, table, right=heads[:-1])]
+    told = f"How often each instruction retires per {per}; addresses are the new kernel's."
+    return [*lines, (), *paragraph(f"{told} {PATH_LENGTH}")]
 
 
 def code_document(found: ExecutedCode) -> tuple[str, dict[str, Any]]:
