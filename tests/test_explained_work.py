@@ -329,6 +329,7 @@ def asked(place: Path, *options: str) -> Result:
         ("--memory", r"struct page +0 +1\.0 +\+1\.0 +commit \+1\.0"),
         ("--values", r"1 +0 +128"),
         ("--top=3", r"It takes 199 more loads"),
+        ("--details", r"x without: new/old of all"),
     ],
 )
 def test_the_command_prints_it(tmp_path: Path, option: str, text: str) -> None:

@@ -152,6 +152,11 @@ class Explanation:
         """Those that stand out, the largest first, or, of a change that is spread, its first."""
         return _by_size((*self.rising, *self.falling)) or self.functions[:_NAMED_AT_MOST]
 
+    def without(self, row: FunctionDelta | Rest) -> float | None:
+        """New/old of all if a function cost nothing on both kernels; None: nothing is left."""
+        old, new = (self.old_value or 0) - (row.old or 0), (self.new_value or 0) - (row.new or 0)
+        return new / old if old else None
+
     def names(self, function: str) -> tuple[str, str]:
         """What the old and the new kernel call a function that either calls so."""
         pairs = ((row.was or row.function, row.function) for row in self.functions)
@@ -237,16 +242,19 @@ def _compared(
     return Comparison(verdict=Verdict.INVALID, grade=found.grade, reasons=(*reasons, *faults))
 
 
-def shortened(found: Explanation, top: int | None) -> Explanation:
-    """The explanation with its first `top` functions, the others as one rest; None: with all."""
+def shortened(found: Explanation, top: int | None, least: float = 0.0) -> Explanation:
+    """The explanation with its first `top` functions, the others as one rest; None: with all.
+
+    least: instructions per window below which a row of both kernels is not listed.
+    """
     if top is None or found.refused or found.delta is None:
         return found
-    listed = found.functions[:top]
+    listed = [row for row in found.functions if max(row.old or 0, row.new or 0) >= least][:top]
     names = {row.function for row in listed}
     return replace(
         found,
-        functions=listed,
-        rest=rest(found.functions[top:], found.delta),
+        functions=tuple(listed),
+        rest=rest([row for row in found.functions if row.function not in names], found.delta),
         folded=tuple(one for one in found.folded if one[0] in names),
     )
 
