@@ -24,7 +24,7 @@ from kdelta.printable import printable, told_name
 from kdelta.rendering.formats import indented, written
 from kdelta.run.runner import Event, Report, TrialStep
 from kdelta.sample import Outcome
-from kdelta.table.columns import WIDTH, Line, coloured, filled, plain, wrapped
+from kdelta.table.columns import WIDTH, Line, coloured, filled, plain, table_of
 
 if TYPE_CHECKING:
     import rich.progress
@@ -143,8 +143,8 @@ def print_table(
     wrap: str = "",
     indent: int = 0,
 ) -> None:
-    """Print a table as wide as a page, behind blanks (table.columns.wrapped)."""
-    table = wrapped(heads, [row or [""] * len(heads) for row in rows], right=right, wrap=wrap)
+    """Print a table as wide as a page, behind blanks (table.columns.table_of)."""
+    table = table_of(heads, [row or [""] * len(heads) for row in rows], right=right, wrap=wrap)
     for line in plain(table, page_width() - indent).splitlines():
         click.echo(f"{' ' * indent}{line}".rstrip())
 

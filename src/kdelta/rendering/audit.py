@@ -9,17 +9,7 @@ from kdelta.analysis.audit import Answer, Audit, FactCheck, MachineCheck, Scenar
 from kdelta.metric import plural
 from kdelta.printable import few
 from kdelta.sample import Outcome
-from kdelta.table.columns import (
-    ABSENT,
-    Line,
-    Span,
-    Tone,
-    paragraph,
-    short,
-    shortened,
-    table_of,
-    wrapped,
-)
+from kdelta.table.columns import ABSENT, Line, Span, Tone, paragraph, short, shortened, table_of
 
 _TONES = {Answer.YES: Tone.PLAIN, Answer.NO: Tone.BAD, Answer.UNKNOWN: Tone.WARN}
 _FACT_TONES = {"ok": Tone.PLAIN, "told": Tone.FAINT, "unknown": Tone.WARN}
@@ -78,7 +68,7 @@ def _scenario(each: ScenarioAudit, *, every: bool) -> Iterator[Line]:
     alike: dict[tuple[str, str, object], list[FactCheck]] = {}
     for fact in facts:
         alike.setdefault((fact.name, fact.want, fact.values), []).append(fact)
-    yield from wrapped(("page state", "when", "wanted", "", "seen"), map(_fact, alike.values()))
+    yield from table_of(("page state", "when", "wanted", "", "seen"), map(_fact, alike.values()))
     if hidden := len(each.facts) - len(facts):
         told = f"{hidden} facts that do not bind are shown with --all"
         yield from paragraph(told, Tone.FAINT)

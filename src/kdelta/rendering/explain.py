@@ -44,7 +44,6 @@ from kdelta.table.columns import (
     paragraph,
     short,
     table_of,
-    wrapped,
 )
 from kdelta.verdict.comparison import Verdict
 
@@ -160,7 +159,7 @@ def show(
     lines += paragraph(_LEGEND, Tone.FAINT)
     for name, clones in explanation.folded:
         lines += paragraph(f"{name}: includes {', '.join(clones)}", Tone.FAINT)
-    return [*lines, *paragraph(PATH_LENGTH)]
+    return lines
 
 
 def option_sentences(found: Explanation) -> list[str]:
@@ -269,7 +268,7 @@ def _functions(own: Explanation) -> Iterator[Line]:
             *(ABSENT if n is None and status else scale.fixed(n or 0) for n in (old, new)),
             scale.signed(delta or 0),
             counts.times(without),
-            *(_calls(each, own) for each in calls),
+            *(ABSENT if each is None else scale.each(each) for each in calls),
             status or "",
         )
         table.append([Span(cell, tone) for cell in cells])
@@ -280,15 +279,6 @@ def _functions(own: Explanation) -> Iterator[Line]:
     ]
     # Where the width does not take all, the calls go, then the status: JSON and CSV have them.
     return first_that_fits([columns, [*columns[:5], columns[-1]], columns[:5]])
-
-
-def _calls(calls: int | None, explanation: Explanation) -> str:
-    if calls is None:
-        return ABSENT
-    per_operation = calls / explanation.operations
-    if 0 < per_operation < 0.0005:
-        return "<0.001"
-    return f"{per_operation:.3f}" if per_operation < 1000 else f"{per_operation:.0f}"
 
 
 def document(explanation: Explanation) -> tuple[str, dict[str, Any]]:
@@ -357,10 +347,10 @@ def _show_calls(
     for delta, text, tone in rows:
         share = f"{round(100 * delta / whole)} %" if whole and _shares(explanation) else "-"
         table.append([Span(cell, tone) for cell in (scale.signed(delta), share, text)])
-    lines += wrapped(("delta", "share", "cause"), table, right=("delta", "share"))
+    lines += table_of(("delta", "share", "cause"), table, right=("delta", "share"))
     found_branches = branches(difference.root, causes)
     cells = [branch_cells(row, scale) for row in found_branches[:_BRANCHES]]
-    lines += [(), *wrapped(("delta", "own", "calls", "path"), cells, right=("delta", "own"))]
+    lines += [(), *table_of(("delta", "own", "calls", "path"), cells, right=("delta", "own"))]
     if (left := len(found_branches) - len(cells)) > 0:
         lines += paragraph(f"and {left} more branches; --json has all of them", Tone.FAINT)
     return [*lines, (), *paragraph(PATH_LENGTH)] if details else lines
@@ -544,7 +534,7 @@ def _show_work(told: WorkPart, *, details: bool = True) -> list[Line]:
             table.append([Span(cell, Tone.PLAIN if row.delta else Tone.FAINT) for cell in cells])
         if shown:
             heads = (group, "old", "new", "delta", "mostly in")
-            lines += [(), *wrapped(heads, table, right=heads[1:-1])]
+            lines += [(), *table_of(heads, table, right=heads[1:-1])]
         if details and (none := [kind_named(row) for row in rows if row not in shown]):
             less = f"Less than {least / explanation.operations:g} of either"
             lines += paragraph(f"{less}: {', '.join(none)}.", Tone.FAINT)
@@ -680,7 +670,7 @@ def _show_code(found: ExecutedCode) -> list[Line]:
     name = now if was == now else f"{now} (before: {was})"
     claim = f"{name}: {before} -> {after} instructions per {per}"
     heads = ("old", "at", "new", "at", "executed")
-    lines += [(), *paragraph(claim, Tone.BOLD), *wrapped(heads, table, right=heads[:-1])]
+    lines += [(), *paragraph(claim, Tone.BOLD), *table_of(heads, table, right=heads[:-1])]
     told = f"How often each instruction retires per {per}; addresses are the new kernel's."
     return [*lines, (), *paragraph(f"{told} {PATH_LENGTH}")]
 

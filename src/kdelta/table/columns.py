@@ -147,23 +147,15 @@ def table_lines(columns: Sequence[Column]) -> Iterator[Spans]:
 
 
 def table_of(
-    heads: Sequence[str], rows: Iterable[Iterable[Span | str]], *, right: Collection[str] = ()
-) -> Iterator[Spans]:
-    """The table of rows of cells; right: heads of figures, which align right."""
-    every = list(zip(*rows, strict=True)) or [()] * len(heads)
-    both = zip(heads, every, strict=True)
-    return table_lines([Column(head, cells, right=head in right) for head, cells in both])
-
-
-def wrapped(
     heads: Sequence[str],
     rows: Iterable[Iterable[Span | str]],
     *,
     right: Collection[str] = (),
     wrap: str = "",
 ) -> Iterator[Line]:
-    """The same as wide as the page: one column, that of the head `wrap` or the last, takes the
-    lines that it needs.  Heads that are all empty are left out.
+    """The table of rows of cells, as wide as the page: one column, that of the head `wrap` or the
+    last, takes the lines that it needs.  right: heads of figures.  Heads that are all empty are
+    left out.
     """
     at = heads.index(wrap) if wrap else len(heads) - 1
     cells = [[c if isinstance(c, Span) else Span(c) for c in row] for row in rows]
@@ -175,11 +167,14 @@ def wrapped(
         for row in cells:
             text = row[at].text
             later = " " * (len(text) - len(text.lstrip()))
-            lines = filled(text, max(left, _NARROWEST), later=later) or [""]
-            for place, line in enumerate(lines):
+            parts = filled(text, max(left, _NARROWEST), later=later) or [""]
+            for place, line in enumerate(parts):
                 others = ["" if place else cell for cell in row]
                 table.append([*others[:at], Span(line, row[at].tone), *others[at + 1 :]])
-        yield from islice(table_of(heads, table, right=right), int(not any(heads)), None)
+        every = list(zip(*table, strict=True)) or [()] * len(heads)
+        both = zip(heads, every, strict=True)
+        lines = table_lines([Column(head, each, right=head in right) for head, each in both])
+        yield from islice(lines, int(not any(heads)), None)
 
     yield laid
 
