@@ -92,23 +92,18 @@ def _sentence(parts: Sequence[str]) -> str:
 def _net(found: Explanation, scale: Scale) -> str:
     old, new = found.old_value or 0, found.new_value or 0
     head = f"Per {found.operation or 'operation'}, {scale.plain(new)} instructions are executed"
-    if _is_nothing(new - old, scale):
+    if abs(new - old) < scale.least:
         way = "more" if new > old else "fewer"
         return f"{head}, {scale.each(abs(new - old))} {way} than before."
     ratio = f", x{new / old:.3f}" if old else ""
     return f"{head} where {scale.plain(old)} were ({scale.signed(new - old)}{ratio})."
 
 
-def _is_nothing(delta: int, scale: Scale) -> bool:
-    """True for a change that all decimals of the views write as zero."""
-    return not scale.plain(delta).strip("-0.")
-
-
 def _why(
     found: Explanation, calls: CallDifference | None, scale: Scale, head: str = "By function it is"
 ) -> str:
     """The first causes, or without call paths the functions; of next to nothing none."""
-    if _is_nothing(found.delta or 0, scale):
+    if abs(found.delta or 0) < scale.least:
         return ""
     if calls:
         return _why_by_calls(calls, scale)
@@ -143,7 +138,7 @@ def _why_by_calls(calls: CallDifference, scale: Scale) -> str:
         where.append(f"The largest is {'. Then '.join(parts)}.")
     others = len(calls.causes) - len(told)
     rest = calls.root.delta - sum(cause.delta for cause in told)
-    if parts and others and not _is_nothing(rest, scale):
+    if parts and others and abs(rest) >= scale.least:
         where.append(f"All else, {plural(others, 'cause')}, sums to {scale.signed(rest)}.")
     return " ".join(where)
 
