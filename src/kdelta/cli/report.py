@@ -44,12 +44,11 @@ _NAMED = 4  # functions that recipients are looked for by
 @click.command()
 @options.run_argument
 @click.option("--mail", is_flag=True, help="A mail in plain text, for a person to send.")
-@click.option(
+@options.other_run(
     "--beside",
-    metavar="RUN",
     help="A run of the other instrument: a regression of time with the path length behind it.",
 )
-@click.option("--scenario", default="", metavar="NAME", help="Of one scenario only.")
+@options.scenario_of_run("Of one scenario only.")
 @click.option(
     "--introduced",
     default="",

@@ -69,7 +69,7 @@ class _WithProgram(click.Command):
     nargs=-1,
     required=True,
     metavar="STUDY|WORKLOAD:SCENARIO...|-- PROGRAM...",
-    shell_complete=options.scenarios,
+    type=options.SCENARIO,
 )
 @click.option(
     "--file",
@@ -80,7 +80,7 @@ class _WithProgram(click.Command):
 )
 @click.option(
     "--kernels",
-    shell_complete=options.kernels,
+    type=options.KERNEL,
     help="Kernels in table order, commas between: 6.12..7.2,file:bzImage.",
 )
 @click.option(
@@ -238,7 +238,7 @@ which functions?  Each scenario is short; a step is a reason for a study of its 
 @click.command()
 @click.option(
     "--kernels",
-    shell_complete=options.kernels,
+    type=options.KERNEL,
     help="Kernels, 6.12..7.2 a range.  [default: all series]",
 )
 @options.only_option

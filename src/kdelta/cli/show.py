@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -179,7 +180,7 @@ def _fields(folder: Path) -> dict[str, Any]:
 
 
 @runs.command()
-@click.argument("run", default="latest")
+@click.argument("run", type=options.RUN, default="latest")
 @options.json_option
 @options.runs_directory
 def status(run: str, runs: Path, *, as_json: bool) -> None:
@@ -227,13 +228,14 @@ def _sentence(found: Status, pool: str) -> str:
 
 
 EXIT_CLOSED, EXIT_UNDECIDED = 1, 4
+_kernel = partial(click.option, type=options.RUN_KERNEL, default="", metavar="KERNEL")
 
 
 @click.command()
 @options.run_argument
-@click.option("--against", default="", metavar="KERNEL", help="The old one.  [default: the first]")
-@click.option("--kernel", default="", metavar="KERNEL", help="The new one.  [default: the last]")
-@click.option("--baseline", metavar="RUN", help="The run that the old one is in, if another.")
+@_kernel("--against", help="The old one.  [default: the first]")
+@_kernel("--kernel", help="The new one.  [default: the last]")
+@options.other_run("--baseline", help="The run that the old one is in, if another.")
 @click.option(
     "--fail-on",
     type=click.Choice([bar.value for bar in Bar]),
