@@ -33,6 +33,7 @@ from kdelta.printable import printable
 from kdelta.rendering import gate as gate_page
 from kdelta.rendering import show as page
 from kdelta.rendering.formats import FORMATS, picked
+from kdelta.sample import Outcome
 from kdelta.table.columns import Column, Line, Span, Tone, headline, table_lines
 
 EXIT_FAILED = 1  # audit: a trial failed, or a fact does not hold
@@ -164,7 +165,8 @@ def _lines(found: Sequence[Mapping[str, Any]]) -> Iterator[Line]:
 
 def _done(each: Mapping[str, Any]) -> str:
     state = "" if each["done"] == each["trials"] else " interrupted"
-    return f"{each['done']}/{each['trials']}{' running' if each['executing'] else state}"
+    ok = f", {each['ok']} ok" * (each["ok"] < each["done"])
+    return f"{each['done']}/{each['trials']}{' running' if each['executing'] else state}{ok}"
 
 
 def _fields(folder: Path) -> dict[str, Any]:
@@ -173,9 +175,10 @@ def _fields(folder: Path) -> dict[str, Any]:
         record = RunJournal.open(folder).record()
     except StoreError as error:
         return {"run": printable(folder.name), "fault": error.cause}
-    done = sum(trial.result is not None for trial in record.trials)
-    told = {"run": printable(folder.name), "fault": "", "done": done, "trials": len(record.trials)}
-    told["executing"] = is_held(folder)
+    ended = [trial.result.outcome for trial in record.trials if trial.result]
+    told = {"run": printable(folder.name), "fault": "", "trials": len(record.trials)}
+    told |= {"done": len(ended), "executing": is_held(folder)}
+    told["ok"] = ended.count(Outcome.OK)
     return told | picked(record, ("title", "created", "instrument"))
 
 
