@@ -53,6 +53,8 @@ def answered(record: RunRecord, *opened: str) -> str:
         (run_of(BACK), ("No: 6.18.15 executes 403.0 instructions per page, 6.16.12 400.0: x1.008,"
          " within 1 %. Decided steps: 6.16.12 -> 6.17.13 x2.000, 6.17.13 -> 6.18.15 x0.504. The"
          " largest decided increase is in 6.17.13: mprotect"), "has it no longer: 403.0 per page"),
+        (run_of({**BACK, "6.19.14": 403.5, "7.0.13": 403.0}), "No: 7.0.13 executes 403.0",
+         "7.0.13, the newest here, has it no longer since 6.18.15: 403.0 per page."),
         (run_of(PART), "Yes: 6.18.15 executes 600.0", "has it in part: 600.0 per page."),
         (run_of({"6.16.12": 400.0, "6.17.13": 402.0, "6.18.15": 403.0}), "No: 6.18.15 executes",
          "within 1 %."),
