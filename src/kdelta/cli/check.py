@@ -608,6 +608,7 @@ def commit(
         def each(at: int) -> None:
             progress("counting", 100 * at / len(scenarios))
 
+        each(0)
         found = commits.answer(placed, made, scenarios, counter, each, count=not no_count)
         if found.paths:
             made.proof()
