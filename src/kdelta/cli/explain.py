@@ -136,7 +136,8 @@ def _print(
         folded = picture == "folded"
         text = page.folded(*recorded.trees()) if folded else page.flame_page(recorded.paths(found))
         write_output(text, output)
-        click.echo(f"{output}: the call paths as {picture}", err=True)
+        what = "folded stacks" if folded else "flame graphs"
+        click.echo(f"wrote {output} ({what})", err=True)
 
 
 def _kernels(record: RunRecord, old: str | None, given: dict[str, Any]) -> tuple[str, str]:
