@@ -16,9 +16,11 @@ import pytest
 from click.shell_completion import ShellComplete
 
 import kernel_tree
+import run_records
 from kdelta import process
 from kdelta.cli.main import cli
 from kdelta.disassembly import identity
+from kdelta.journal.run import RunJournal
 from kdelta.kernels import debian
 from rooms import RUNG_OF
 
@@ -212,6 +214,18 @@ ZSH = 'eval "$(_KDELTA_COMPLETE=zsh_source kdelta)"'
     ("words", "typed", "expected"),
     [
         (["why"], "unmap:munmap_t", ["unmap:munmap_thp"]),
+        (["why"], "munmap_thp", ["unmap:munmap_thp"]),
+        (["bisect", "releases"], "unmap:munmap_t", ["unmap:munmap_thp"]),
+        (["ask", "--scenario"], "unmap:munmap_t", ["unmap:munmap_thp"]),
+        (["workload", "show"], "unmap:munmap_t", ["unmap:munmap_thp"]),
+        (["check", "--only"], "unmap:munmap_t", ["unmap:munmap_thp"]),
+        (["check", "--base"], "6.17.", ["6.17.8"]),
+        (["commit", "--base"], "6.17.", ["6.17.8"]),
+        (["bisect", "releases", "--good"], "6.17.", ["6.17.8"]),
+        (["kernels", "fetch"], "6.17.", ["6.17.8"]),
+        (["explain", "mprotect-1"], "", ["6.0", "6.1"]),
+        (["gate", "mprotect-1", "--against"], "6.1", ["6.1"]),
+        (["explain", "mprotect-1", "--scenario"], "mp", ["mprotect:a"]),
         (["why", "munmap"], "6.1", ["6.17", "6.17.8"]),
         (["run", "munmap", "--kernels"], "6.16,6.17.", ["6.16,6.17.8"]),
         (["explain"], "mpro", ["mprotect-1"]),
@@ -225,7 +239,8 @@ def test_scenarios_kernels_and_runs_are_completed(
     offers = [SimpleNamespace(series="6.17", upstream="6.17.8")]
     monkeypatch.setattr(debian, "offers", lambda *_: offers)
     monkeypatch.setenv("KDELTA_RUNS", str(tmp_path))
-    (tmp_path / "mprotect-1").mkdir()
+    record = run_records.new_run(arms=2, run_id="mprotect-1")
+    RunJournal.create(tmp_path / record.run_id, record)
     found = ShellComplete(cli, {}, "kdelta", "_KDELTA_COMPLETE").get_completions(words, typed)
     assert [one.value for one in found] == expected
 

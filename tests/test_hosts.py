@@ -258,7 +258,7 @@ def test_a_study_on_a_machine_boots_each_kernel_and_leaves_nothing(
     assert status == 1
     assert f"sent into {BROKEN} and came back with {DEFAULT}" in " ".join(said.split())
     lost = [each.reasons for each in _results(lab) if "came back" in " ".join(each.reasons)]
-    assert [reasons[-1] for reasons in lost] == ["it died in 2 of 2 boots"]
+    assert [reasons[-1] for reasons in lost] == ["it failed in 2 of 2 boots"]
     # Each kernel once a round; the broken one twice and not again; given back at the end.
     assert fake.boots.count(OTHER) == 2
     assert not fake.home.exists()

@@ -140,6 +140,17 @@ def test_files_are_a_programs_alone_and_a_program_has_a_name(
         assert (done.status, "program" in done.err) == (2, True)
 
 
+def test_a_file_of_this_machine_among_the_arguments_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own file").touch()
+    words = ["true", "./own file", "/proc/version", "none"]
+    with pytest.raises(SpecError, match=r"has not; add --file './own file'$"):
+        programs.taken(words, [], _HERE)
+    assert programs.taken(words, ["own file"], _HERE)
+
+
 def test_too_many_files_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SpecError, match="the folder has no file"):
         programs.taken(["true"], [str(tmp_path)], _HERE)

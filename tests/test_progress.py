@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import io
 import sys
+import time
 
 import pytest
 from msgspec.structs import replace
 
 import run_records
+from kdelta.archive import apt
 from kdelta.cli import printing
 from kdelta.run.runner import Event, TrialStep
 from kdelta.sample import Copied, Outcome, TrialResult
@@ -82,6 +84,20 @@ def test_what_was_not_booted_took_no_time(capsys: pytest.CaptureFixture[str]) ->
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
+
+
+def test_a_bar_leaves_with_what_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with printing.reporting() as progress:
+        progress("one.tar.xz", 3.0)
+        progress("one.tar.xz", apt.ENDED)
+        progress("two.tar.xz", 4.0)
+        terminal.truncate(terminal.seek(0))
+        time.sleep(0.3)
+    assert "two.tar.xz" in terminal.getvalue()
+    assert "one.tar.xz" not in terminal.getvalue()
 
 
 def test_a_bar_on_a_terminal_still_prints_failures(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -309,12 +309,14 @@ DIED, BOOTED = "guest-error", "boot-error"
 @pytest.mark.parametrize(
     ("endings", "outcome", "reasons"),
     [
-        ([DIED, DIED], DIED, (DIED, "it died in 2 of 2 guests")),
-        ([BOOTED, DIED], DIED, (DIED, "it died in 2 of 2 guests")), ([DIED, "ok", "ok"], "ok", ()),
-        ([DIED, "ok", DIED], DIED, (DIED, "it died in 2 of 3 guests")),
+        ([DIED, DIED], DIED, (DIED, "it failed in 2 of 2 guests")),
+        ([BOOTED, DIED], DIED, (DIED, "it failed in 2 of 2 guests")),
+        ([DIED, "ok", "ok"], "ok", ()),
+        ([DIED, "ok", DIED], DIED, (DIED, "it failed in 2 of 3 guests")),
         ([DIED, "skip", "skip"], "skip", ("skip",)),
         (["program-error"], "program-error", ("program-error",)),
-        (["infra", DIED, DIED], DIED, (DIED, "it died in 2 of 2 guests")),
+        (["time-out"], "time-out", ("time-out",)),
+        (["infra", DIED, DIED], DIED, (DIED, "it failed in 2 of 2 guests")),
         ([DIED, "infra", "ok", "ok"], "ok", ()), (["infra", "ok"], "ok", ()),
         ([DIED, "infra", "infra"], "infra-error", ("QEMU was ended by signal 9",)),
     ],

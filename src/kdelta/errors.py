@@ -95,6 +95,10 @@ class ProgramError(GuestError):
     """The program ended with a status of its own, which it would end with again."""
 
 
+class TimeOutError(GuestError):
+    """The guest did not end within a time that the user gave."""
+
+
 class Cancelled(Exception):  # noqa: N818  no error: the user ended the work
     """The event given as `cancelled` was set while something was waited for."""
 

@@ -72,6 +72,11 @@ def taken(argv: Sequence[str], named: Sequence[str], architecture: Arch) -> str:
     if others:
         told = "%s in the guest is the guest's own; take files of yours with --file"
         log.warning(told, few([str(one) for one in others]))
+    apart = [word for word in argv[1:] if _is_of_here(word) and str(_absolute(word)) not in files]
+    if apart:
+        cause = f"{few(apart)} is a file of this machine, which the guest has not"
+        action = f"add {' '.join(f'--file {shlex.quote(word)}' for word in apart)}"
+        raise SpecError(cause, action=action)
     start = _start([word for word in argv if word not in files], program, loaded)
     argv = [_in_guest(word, start) if word in files else word for word in argv]
     files = {_in_guest(name, start): file for name, file in files.items()}
@@ -93,6 +98,12 @@ def asked(file: Path) -> str:
     """The program and its arguments that a C file of the cache runs; "" for another file."""
     lines = file.read_text(errors="replace").splitlines() if file.is_file() else []
     return lines[1].removeprefix(_ASKED) if lines[1:] and lines[1].startswith(_ASKED) else ""
+
+
+def _is_of_here(word: str) -> bool:
+    """True for a plain file, but of /proc and /sys, which a guest has of its own."""
+    place = _absolute(word)
+    return os.path.isfile(place) and place.parts[1] not in ("proc", "sys")  # noqa: PTH113
 
 
 def _start(argv: Sequence[str], program: Path, loaded: Mapping[str, Path]) -> str:

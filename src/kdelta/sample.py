@@ -78,6 +78,7 @@ class Outcome(StrEnum):
     BOOT_ERROR = "boot-error"
     GUEST_ERROR = "guest-error"
     PROGRAM_ERROR = "program-error"  # the program ended with a status of its own
+    TIME_OUT = "time-out"  # not done within a time that the user gave
     INFRA_ERROR = "infra-error"
 
     @property

@@ -33,7 +33,8 @@ from kdelta.files import content, decoded, sha256_of, write_aside
 from kdelta.printable import few
 
 Progress = Callable[[str, float], None]
-"""Called with what is going on ("linux-image-...") and percent done (0..100)."""
+"""Called with what is going on ("linux-image-...") and percent done (0..100), or ENDED."""
+ENDED = -1.0  # whatever came of it
 
 PATIENCE_S = 30.0
 _POLL_S = 0.2
@@ -127,6 +128,8 @@ def run(
             )
         finally:
             process.end(child)
+            if progress and label:
+                progress(label, ENDED)
         text = _printed(output).decode(errors="replace")
     if gave_up:
         text += f"\nE: no answer within {PATIENCE_S:.0f} s\n"

@@ -115,8 +115,9 @@ def on_source(asked: AskedCommit, tree: trees.SourceTree) -> Placed:
         step = patches.SeriesStep(asked.title, "", changed)
         series = patches.PatchSeries(title=asked.title, base=tree, steps=(step,))
         return Placed(asked=asked, series=series, undone=undone)
+    reasons = "; ".join(dict.fromkeys(each.partition(": ")[2] or each for each in why))
     raise SpecError(
-        "; ".join(why),
+        f"the patch can be neither undone nor applied: {reasons}" if why[1:] else why[0],
         place=f"{asked.name} on {tree.title}",
         action="name a release or a source that takes it: --base",
     )

@@ -192,9 +192,9 @@ class Counter:
 
         Raises SpecError where none of them is counted.
         """
-        self._report(
-            f"counting {kernel.reference}: what is executed decides which objects are compiled"
-        )
+        name, told = kernel.reference, "which decides what is compiled"
+        how = f"reading what was counted of {name}" if stored else f"counting what {name} executes"
+        self._report(f"{how}, {told}")
 
         def counted(name: str) -> list[Counted | None]:
             if stored:

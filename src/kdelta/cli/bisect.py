@@ -58,12 +58,14 @@ class Asked:
     top: int
 
 
+_end = partial(click.option, type=options.KERNEL, required=True, metavar="REF")
+
 # The options of every bisection, for _asked.
 _bisect_options = options.in_order(
-    click.option("--good", required=True, metavar="REF", help="A kernel before the change."),
-    click.option("--bad", required=True, metavar="REF", help="A kernel after the change."),
+    _end("--good", help="A kernel before the change."),
+    _end("--bad", help="A kernel after the change."),
     click.option("--step-percent", type=options.PERCENT, help="A smaller change is none."),
-    click.argument("what", metavar="STUDY|WORKLOAD:SCENARIO"),
+    click.argument("what", type=options.SCENARIO, metavar="STUDY|WORKLOAD:SCENARIO"),
     click.option("--scenario", metavar="NAME", help="Which, when the study has several."),
     click.option("--phase", metavar="NAME", default="total", help="Of one phase, not of all."),
     options.machine_options,

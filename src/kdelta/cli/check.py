@@ -66,6 +66,7 @@ _FORMS: dict[str, Callable[[CheckPage], str]] = {
 @click.argument("series", nargs=-1, required=True)
 @click.option(
     "--base",
+    type=options.KERNEL,
     required=True,
     metavar="TREE[@COMMIT]",
     help="What it applies to: a folder, PATH@COMMIT, 6.17.8, 6.17 (the newest that is there).",
@@ -268,7 +269,7 @@ def _elsewhere(word: str) -> str:
 
 
 @click.command()
-@click.argument("run_id", metavar="RUN", default="latest")
+@click.argument("run_id", type=options.RUN, metavar="RUN", default="latest")
 @options.means_options
 @options.runs_directory
 def resume(run_id: str, runs: Path, means: options.Means) -> None:
@@ -553,6 +554,7 @@ _SIZES = ",".join(compare.PAGE_SIZES)
 @click.option("--tree", type=options.OLD_FOLDER, help="The repository that has COMMIT.")
 @click.option(
     "--base",
+    type=options.KERNEL,
     default="",
     metavar="RELEASE",
     help="Which one to undo it in or, without it, to put it into.  [default: the newest that takes"
@@ -606,6 +608,7 @@ def commit(
         def each(at: int) -> None:
             progress("counting", 100 * at / len(scenarios))
 
+        each(0)
         found = commits.answer(placed, made, scenarios, counter, each, count=not no_count)
         if found.paths:
             made.proof()

@@ -10,7 +10,7 @@ import click
 
 from kdelta import toolchains
 from kdelta.archive.apt import Progress
-from kdelta.cli.options import json_option, trust_option, words
+from kdelta.cli.options import KERNEL, json_option, trust_option, words
 from kdelta.cli.printing import print_found, print_lines, reporting
 from kdelta.codegen import table as tables
 from kdelta.errors import KdeltaError
@@ -25,7 +25,12 @@ from kdelta.transplant import releases
 @click.option("--source", metavar="REFERENCE", help="Source, as in tree:REFERENCE of kdelta run.")
 @click.option("--variants", default="", metavar="A,B", help="Variants of the source, in order.")
 @click.option("--compilers", default="", metavar="A,B", help="gcc-12,gcc-14,clang-19 ...")
-@click.option("--kernels", default="", metavar="A,B", help="Released kernels, instead of a source.")
+@click.option(
+    "--kernels",
+    type=KERNEL,
+    default="",
+    help="Released kernels, instead of a source.",
+)
 @click.option("--arch", default="amd64", show_default=True, help="Of the kernels.")
 @click.option("--flavour", default="cloud", show_default=True, help="Of the kernels.")
 @click.option("--side-by-side", is_flag=True, help="Print what differs from the first row.")

@@ -33,9 +33,9 @@ _VIEW = ("top", "details", "calls", "part", "function", "picture", "output")
 
 @click.command()
 @options.run_argument
-@click.argument("old", required=False)
-@click.argument("new", required=False)
-@click.option("--scenario", metavar="NAME", help="Of which scenario, when RUN has several.")
+@click.argument("old", type=options.RUN_KERNEL, required=False)
+@click.argument("new", type=options.RUN_KERNEL, required=False)
+@options.scenario_of_run("Of which scenario, when RUN has several.")
 @click.option("--point", metavar="AXES", help="Of which point of the study's matrix: 'cpus=2'.")
 @click.option("--phase", metavar="NAME", help="Of one phase only, instead of all.")
 @click.option(
@@ -89,7 +89,7 @@ def explain(
             "--calls, --work, --memory, --sharing, --values, --code and --csv exclude each other"
         )
     record = one_record(runs, run)
-    given["scenario"] = workload.full_reference(given["scenario"] or "") or None
+    given["scenario"] = workload.full_reference(given["scenario"]) or None
     if old is None or new is None:
         old, new = _kernels(record, old, given)
     whole = explanation.explain(record, old, new, **given)
@@ -141,7 +141,8 @@ def _print(
         folded = picture == "folded"
         text = page.folded(*recorded.trees()) if folded else page.flame_page(recorded.paths(found))
         write_output(text, output)
-        click.echo(f"{output}: the call paths as {picture}", err=True)
+        what = "folded stacks" if folded else "flame graphs"
+        click.echo(f"wrote {output} ({what})", err=True)
 
 
 def _kernels(record: RunRecord, old: str | None, given: dict[str, Any]) -> tuple[str, str]:

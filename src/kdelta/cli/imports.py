@@ -138,11 +138,11 @@ _NO_CODE = "it changes no function of the kernel (but data, a vDSO or a program)
 @click.argument("mail", type=options.FILE)
 @click.option(
     "--kernels",
-    shell_complete=options.kernels,
+    type=options.KERNEL,
     metavar="OLD,NEW",
     help="The kernels to count: 6.16,6.17.",
 )
-@click.option("--scenario", default="", metavar="WORKLOAD:SCENARIO", help="The loop of the test.")
+@click.option("--scenario", type=options.SCENARIO, default="", help="The loop of the test.")
 @click.option("--metric", default="", metavar="NAME", help="The row of the table to answer.")
 @click.option(
     "--better",

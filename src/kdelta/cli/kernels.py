@@ -16,7 +16,7 @@ import msgspec
 from kdelta import arch, toolchains
 from kdelta import cache as store
 from kdelta.archive.apt import Archive
-from kdelta.cli.options import FOLDER, json_option, trust_option
+from kdelta.cli.options import FOLDER, KERNEL, json_option, trust_option
 from kdelta.cli.printing import output_path, print_json, print_table, reporting, say
 from kdelta.errors import SpecError
 from kdelta.guests import qemu as qemus
@@ -79,7 +79,7 @@ def list_command(*, arch: str, flavour: str, as_json: bool, refresh: bool) -> No
 
 
 @kernels.command()
-@click.argument("references", nargs=-1, required=True, metavar="REF...")
+@click.argument("references", type=KERNEL, nargs=-1, required=True, metavar="REF...")
 @_arch
 @_flavour
 @trust_option
@@ -116,7 +116,7 @@ def fetch(*, references: tuple[str, ...], arch: str, flavour: str, trust: bool) 
 
 
 @kernels.command()
-@click.argument("ref", metavar="REF")
+@click.argument("ref", type=KERNEL, metavar="REF")
 @_arch
 @_flavour
 @trust_option
@@ -168,7 +168,7 @@ def _print_offers(offers: Sequence[debian.KernelOffer], arch: str, flavour: str)
 
 
 @kernels.command()
-@click.argument("release")
+@click.argument("release", type=KERNEL)
 @click.option("-o", "--output", type=FOLDER, help="The folder.  [default: linux-RELEASE]")
 def source(*, release: str, output: Path | None) -> None:
     """Put the source of a RELEASE where you can edit it, as a git repository with one commit.

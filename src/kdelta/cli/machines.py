@@ -154,7 +154,7 @@ def examine(ctx: click.Context, name: str, file: Path, *, as_json: bool) -> None
 
 @host.command("install")
 @click.argument("name")
-@click.argument("reference", metavar="KERNEL")
+@click.argument("reference", type=options.KERNEL, metavar="KERNEL")
 @click.option("--flavour", default="generic", show_default=True, help="Of the archive's kernels.")
 @click.option(
     "--modules",

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 
 import click
+from click.shell_completion import CompletionItem
 
 from kdelta.data import is_clone
 from kdelta.errors import InfraError, KdeltaError, SpecError
@@ -21,6 +22,7 @@ from kdelta.printable import quoted
 from kdelta.rendering.formats import FORMATS
 
 if TYPE_CHECKING:
+    from kdelta.journal.run import RunRecord
     from kdelta.sample import Instrument
 
 # Also that of the package: pyproject.toml reads it here, since reading metadata takes 30 ms.
@@ -99,18 +101,6 @@ def _machine_option(name: str, kind: Any, what: str) -> Callable[..., Any]:
 machine_options = in_order(*(_machine_option(*described) for described in axes.described()))
 
 
-def _completing(known: Callable[[click.Context], Iterable[str]]) -> Callable[..., list[str]]:
-    """What a shell completes a word with, in a list the one behind the last comma."""
-
-    def found(ctx: click.Context, _param: click.Parameter, typed: str) -> list[str]:
-        start, comma, word = typed.rpartition(",")
-        with contextlib.suppress(KdeltaError, OSError):
-            return [f"{start}{comma}{one}" for one in known(ctx) if one.startswith(word)]
-        return []
-
-    return found
-
-
 def _known_kernels(_ctx: click.Context) -> Iterable[str]:
     from kdelta.kernels import debian, reference
 
@@ -124,14 +114,58 @@ def _known_scenarios(_ctx: click.Context) -> Iterable[str]:
     return (one.reference for name in workload.names() for one in workload.load(name).scenarios)
 
 
+def _runs(ctx: click.Context) -> Path:
+    return ctx.params.get("runs") or Path(os.environ.get("KDELTA_RUNS") or "kdelta-runs")
+
+
 def _known_runs(ctx: click.Context) -> Iterable[str]:
-    folder = ctx.params.get("runs") or Path(os.environ.get("KDELTA_RUNS") or "kdelta-runs")
-    return ("latest", *(path.name for path in folder.iterdir()))
+    return ("latest", *(path.name for path in _runs(ctx).iterdir()))
 
 
-kernels = _completing(_known_kernels)
-scenarios = _completing(_known_scenarios)
-run_argument = click.argument("run", shell_complete=_completing(_known_runs))
+def _named_run(ctx: click.Context) -> RunRecord:
+    from kdelta.journal.run import RUNS, RunJournal
+
+    # Behind an option without its value click leaves arguments where they are.
+    named = ctx.params["run"] or "".join(ctx.args[:1])
+    return RunJournal.open(RUNS.find(_runs(ctx), named)).record()
+
+
+class Known(click.types.StringParamType):
+    """A word, or several with commas between, that a shell completes with what is known."""
+
+    def __init__(self, known: Callable[[click.Context], Iterable[str]]) -> None:
+        self._known = known
+
+    def shell_complete(
+        self, ctx: click.Context, _param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """See click; of a scenario a word of its name is enough."""
+        from kdelta.workload import fitting
+
+        start, comma, word = incomplete.rpartition(",")
+        with contextlib.suppress(KdeltaError, OSError):
+            found = [one for one in self._known(ctx) if one.startswith(word)]
+            if self is SCENARIO:
+                found = found or fitting(word)
+            return [CompletionItem(f"{start}{comma}{one}") for one in found]
+        return []
+
+
+# A parameter that has one of these types is completed.
+KERNEL, SCENARIO, RUN = Known(_known_kernels), Known(_known_scenarios), Known(_known_runs)
+RUN_KERNEL = Known(lambda ctx: [arm.label for arm in _named_run(ctx).arms])
+RUN_SCENARIO = Known(
+    lambda ctx: dict.fromkeys(f"{t.workload}:{t.scenario}" for t in _named_run(ctx).trials)
+)
+other_run = functools.partial(click.option, type=RUN, metavar="RUN")
+run_argument = click.argument("run", type=RUN)
+
+
+def scenario_of_run(text: str) -> Callable[[_Command], _Command]:
+    """The option for one scenario of a run, "" for none."""
+    return click.option("--scenario", type=RUN_SCENARIO, default="", metavar="NAME", help=text)
+
+
 runs_directory = click.option(
     "--runs",
     type=FOLDER,
@@ -142,6 +176,7 @@ runs_directory = click.option(
 )
 only_option = click.option(
     "--only",
+    type=SCENARIO,
     multiple=True,
     metavar="PATTERN",
     help="Only scenarios that fit: 'fault:*'. May be given again.",
@@ -150,7 +185,11 @@ field_option = click.option(
     "--field", is_flag=True, help="Also the loops that robots and suites have."
 )
 also_option = click.option(
-    "--also", multiple=True, metavar="WORKLOAD:SCENARIO", help="And this one, or ./loop.c:name."
+    "--also",
+    type=SCENARIO,
+    multiple=True,
+    metavar="WORKLOAD:SCENARIO",
+    help="And this one, or ./loop.c:name.",
 )
 sharing_option = click.option(
     "--probe",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TextIO
 
 import click
 
-from kdelta.archive.apt import Progress
+from kdelta.archive.apt import ENDED, Progress
 from kdelta.errors import SpecError
 from kdelta.files import is_full, write_aside
 from kdelta.journal.run import RUNS, RunRecord
@@ -253,6 +253,9 @@ def _percent_lines() -> contextlib.AbstractContextManager[Progress]:
     begun: dict[str, float] = {}
 
     def report(label: str, percent: float) -> bool:
+        if percent == ENDED:
+            begun.pop(label, None)
+            return False
         now = time.monotonic()
         begun.setdefault(label, now)
         last, when = shown.get(label, (-_STEP_PERCENT, now))
@@ -264,12 +267,16 @@ def _percent_lines() -> contextlib.AbstractContextManager[Progress]:
         click.echo(f"{label}: {percent:.0f} %{left and f', {left}'}", err=True)
         return True
 
-    return _beating(report)
+    return _beating(report, lambda: next(reversed([*begun]), ""))
 
 
 @contextlib.contextmanager
-def _beating(report: Callable[P, bool]) -> Iterator[Callable[P, None]]:
-    """The same; where that printed nothing (False) for seconds, a line says that it is at work."""
+def _beating(
+    report: Callable[P, bool], doing: Callable[[], str] = str
+) -> Iterator[Callable[P, None]]:
+    """The same; where that printed nothing (False) for seconds, a line says that it is at work, and
+    doing what.
+    """
     told, ended = [time.monotonic()], threading.Event()
 
     def reporting(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -282,7 +289,8 @@ def _beating(report: Callable[P, bool]) -> Iterator[Callable[P, None]]:
             if now - told[0] >= 1.5 * _SILENT_S:
                 told[0] = now
                 with contextlib.suppress(OSError, ValueError):  # nobody reads it
-                    click.echo(f"at work for {now - begun:.0f} s", err=True)
+                    what = doing()
+                    click.echo(f"{what}{what and ': '}at work for {now - begun:.0f} s", err=True)
 
     thread = threading.Thread(target=beat, args=(told[0],), daemon=True)
     thread.start()
@@ -309,6 +317,6 @@ def _percent_bar() -> Iterator[Progress]:
         def report(label: str, percent: float) -> None:
             if label not in tasks:
                 tasks[label] = bar.add_task(label, total=100.0)
-            bar.update(tasks[label], completed=percent)
+            bar.update(tasks[label], completed=percent, visible=0 <= percent < 100)
 
         yield report

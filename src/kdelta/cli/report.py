@@ -18,6 +18,7 @@ from kdelta import programs
 from kdelta.analysis import lab
 from kdelta.analysis.calls import explained
 from kdelta.analysis.claims import Claim, claim
+from kdelta.archive import index
 from kdelta.bisect.journal import every as bisections
 from kdelta.cli import options
 from kdelta.cli.printing import output_path, say, write_output
@@ -32,7 +33,8 @@ from kdelta.printable import quoted
 from kdelta.rendering import mail as mails
 from kdelta.rendering import sentences
 from kdelta.rendering import site as pages
-from kdelta.source import maintainers
+from kdelta.sample import KernelIdentity
+from kdelta.source import git, maintainers, tree_reference
 from kdelta.transplant import objects
 from kdelta.workload import file_of, loadable
 
@@ -44,12 +46,11 @@ _NAMED = 4  # functions that recipients are looked for by
 @click.command()
 @options.run_argument
 @click.option("--mail", is_flag=True, help="A mail in plain text, for a person to send.")
-@click.option(
+@options.other_run(
     "--beside",
-    metavar="RUN",
     help="A run of the other instrument: a regression of time with the path length behind it.",
 )
-@click.option("--scenario", default="", metavar="NAME", help="Of one scenario only.")
+@options.scenario_of_run("Of one scenario only.")
 @click.option(
     "--introduced",
     default="",
@@ -88,15 +89,18 @@ def report(
     workloads = {sent.get(name, name): one for name, one in known.items()}
     head = found.headline.ladder if found.headline else found.report.ladders[0]
     program = next((programs.asked(file_of(one)) for one in sent if sent[one] == head.workload), "")
-    letter = mails.Letter(workloads=workloads, program=program)
+    newest = not_counted(head) if found.headline and not found.timed else ""
+    letter = mails.Letter(workloads=workloads, program=program, newest=newest)
+    explained = found.explanation
+    rows = (*explained.rising, *explained.falling) if explained else ()
+    functions = [row.function for row in rows if row.function.isidentifier()][:_NAMED]
     if tree:
-        explained = found.explanation
-        rows = (*explained.rising, *explained.falling) if explained else ()
-        functions = [row.function for row in rows if row.function.isidentifier()][:_NAMED]
         files = defining(functions or [found.report.ladders[0].workload], tree)
         who = maintainers.recipients(tree, files)
         introduced = maintainers.as_fixed(tree, introduced) if introduced else ""
         letter = replace(letter, file=files[0], to=who.to, cc=who.cc)
+    elif found.headline and functions:
+        letter = replace(letter, file=_file_of(functions[0], found.headline.rungs[1].kernel))
     if introduced and not (_COMMIT.fullmatch(introduced) and introduced.isprintable()):
         action = 'write ID12 ("subject"), or name a --tree that has it'
         raise SpecError("is no commit with its subject", place="--introduced", action=action)
@@ -106,9 +110,19 @@ def report(
     say(_readiness(found, letter), err=True)
 
 
-def defining(functions: Sequence[str], tree: Path) -> list[str]:
+def _file_of(function: str, kernel: KernelIdentity) -> str:
+    """The C file of a kernel that defines a function; "" where the cache lacks its source."""
+    for release in (kernel.version, index.upstream_of(kernel.version)):
+        if release and tree_reference.is_here(release):
+            source = tree_reference.of_release(release)
+            with contextlib.suppress(SpecError):
+                return defining([function], git.repository(), source.tree)[0]
+    return ""
+
+
+def defining(functions: Sequence[str], tree: Path, commit: str = "") -> list[str]:
     """The first C file of a tree that defines each function.  Raises SpecError without any."""
-    known = objects.definers(functions, tree)
+    known = objects.definers(functions, tree, commit)
     found = (known.get(objects.plain(name)) for name in dict.fromkeys(functions))
     # The same name in several places is most often one per architecture: the first is shared.
     each = (min(own, key=lambda name: (name.startswith("arch/"), name)) for own in found if own)
@@ -125,7 +139,7 @@ def _readiness(found: Claim, letter: mails.Letter) -> str:
     to_do = [] if letter.to else ["recipients: add --tree ~/linux"]
     if not letter.program:
         to_do.append(f"its attachment: `{' '.join(mails.exporting(ladder))}`")
-    newest = not_counted(ladder) if head and not found.timed else ""
+    newest = letter.newest
     single = any(len(rung.trials) == 1 for rung in (head.rungs if head else ladder.rungs))
     lacks = ["one trial of a kernel is no repetition"] * single
     lacks += [f"{newest} is not counted"] * bool(newest)

@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import platform
 import re
 import secrets
-import shlex
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -69,7 +67,7 @@ class _WithProgram(click.Command):
     nargs=-1,
     required=True,
     metavar="STUDY|WORKLOAD:SCENARIO...|-- PROGRAM...",
-    shell_complete=options.scenarios,
+    type=options.SCENARIO,
 )
 @click.option(
     "--file",
@@ -80,7 +78,7 @@ class _WithProgram(click.Command):
 )
 @click.option(
     "--kernels",
-    shell_complete=options.kernels,
+    type=options.KERNEL,
     help="Kernels in table order, commas between: 6.12..7.2,file:bzImage.",
 )
 @click.option(
@@ -238,7 +236,7 @@ which functions?  Each scenario is short; a step is a reason for a study of its 
 @click.command()
 @click.option(
     "--kernels",
-    shell_complete=options.kernels,
+    type=options.KERNEL,
     help="Kernels, 6.12..7.2 a range.  [default: all series]",
 )
 @options.only_option
@@ -633,21 +631,12 @@ def answered(journal: RunJournal) -> RunRecord:
         return record
     cause, *others = dict.fromkeys(trial.result.reason for trial in failed if trial.result)
     more = f" (and {len(others)} other causes)" * bool(others)
-    ways = " ".join(f"--file {shlex.quote(name)}" for name in _not_taken(cause, failed[0].scenario))
-    action = f"add {ways}" if ways else f"see {journal.folder}/trials"
-    raise InfraError(f"all {plural(len(failed), 'trial')} failed: {cause}{more}", action=action)
+    said = f"all {plural(len(failed), 'trial')} failed: {cause}{more}"
+    raise InfraError(said, action=f"see {journal.folder}/trials")
 
 
 def _failed(trial: TrialRecord) -> bool:
     return trial.result is not None and trial.result.outcome not in (Outcome.OK, Outcome.SKIP)
-
-
-def _not_taken(said: str, program: str) -> list[str]:
-    """Files of this machine that a program says it did not find."""
-    if os.strerror(errno.ENOENT) not in said:
-        return []
-    words = dict.fromkeys(re.split(r"[\s:'\"`\u2018\u2019]+", said))
-    return [word for word in words if Path(word).name not in ("", program) and Path(word).exists()]
 
 
 def identities() -> list[str]:

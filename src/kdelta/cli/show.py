@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from kdelta.printable import printable
 from kdelta.rendering import gate as gate_page
 from kdelta.rendering import show as page
 from kdelta.rendering.formats import FORMATS, picked
+from kdelta.sample import Outcome
 from kdelta.table.columns import Column, Line, Span, Tone, headline, table_lines
 
 EXIT_FAILED = 1  # audit: a trial failed, or a fact does not hold
@@ -163,7 +165,8 @@ def _lines(found: Sequence[Mapping[str, Any]]) -> Iterator[Line]:
 
 def _done(each: Mapping[str, Any]) -> str:
     state = "" if each["done"] == each["trials"] else " interrupted"
-    return f"{each['done']}/{each['trials']}{' running' if each['executing'] else state}"
+    ok = f", {each['ok']} ok" * (each["ok"] < each["done"])
+    return f"{each['done']}/{each['trials']}{' running' if each['executing'] else state}{ok}"
 
 
 def _fields(folder: Path) -> dict[str, Any]:
@@ -172,14 +175,15 @@ def _fields(folder: Path) -> dict[str, Any]:
         record = RunJournal.open(folder).record()
     except StoreError as error:
         return {"run": printable(folder.name), "fault": error.cause}
-    done = sum(trial.result is not None for trial in record.trials)
-    told = {"run": printable(folder.name), "fault": "", "done": done, "trials": len(record.trials)}
-    told["executing"] = is_held(folder)
+    ended = [trial.result.outcome for trial in record.trials if trial.result]
+    told = {"run": printable(folder.name), "fault": "", "trials": len(record.trials)}
+    told |= {"done": len(ended), "executing": is_held(folder)}
+    told["ok"] = ended.count(Outcome.OK)
     return told | picked(record, ("title", "created", "instrument"))
 
 
 @runs.command()
-@click.argument("run", default="latest")
+@click.argument("run", type=options.RUN, default="latest")
 @options.json_option
 @options.runs_directory
 def status(run: str, runs: Path, *, as_json: bool) -> None:
@@ -227,13 +231,14 @@ def _sentence(found: Status, pool: str) -> str:
 
 
 EXIT_CLOSED, EXIT_UNDECIDED = 1, 4
+_kernel = partial(click.option, type=options.RUN_KERNEL, default="", metavar="KERNEL")
 
 
 @click.command()
 @options.run_argument
-@click.option("--against", default="", metavar="KERNEL", help="The old one.  [default: the first]")
-@click.option("--kernel", default="", metavar="KERNEL", help="The new one.  [default: the last]")
-@click.option("--baseline", metavar="RUN", help="The run that the old one is in, if another.")
+@_kernel("--against", help="The old one.  [default: the first]")
+@_kernel("--kernel", help="The new one.  [default: the last]")
+@options.other_run("--baseline", help="The run that the old one is in, if another.")
 @click.option(
     "--fail-on",
     type=click.Choice([bar.value for bar in Bar]),

@@ -34,9 +34,9 @@ from kdelta.verdict.comparison import LEAST_SEEDS, Verdict
 
 
 @click.command()
-@click.argument("what", metavar="WORD|WORKLOAD:SCENARIO", shell_complete=options.scenarios)
-@click.argument("old", shell_complete=options.kernels)
-@click.argument("new", shell_complete=options.kernels)
+@click.argument("what", metavar="WORD|WORKLOAD:SCENARIO", type=options.SCENARIO)
+@click.argument("old", type=options.KERNEL)
+@click.argument("new", type=options.KERNEL)
 @click.option(
     "--tree",
     type=options.OLD_FOLDER,

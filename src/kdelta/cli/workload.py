@@ -46,7 +46,7 @@ def list_command(*, as_json: bool) -> None:
 
 
 @workload.command()
-@click.argument("reference", metavar="WORKLOAD[:SCENARIO]")
+@click.argument("reference", type=options.SCENARIO, metavar="WORKLOAD[:SCENARIO]")
 @options.json_option
 def show(*, reference: str, as_json: bool) -> None:
     """Describe one workload, or one of its scenarios."""
@@ -96,7 +96,7 @@ def _scenario_document(scenario: Scenario) -> dict[str, Any]:
 
 
 @workload.command("export")
-@click.argument("reference", metavar="WORKLOAD[:SCENARIO]")
+@click.argument("reference", type=options.SCENARIO, metavar="WORKLOAD[:SCENARIO]")
 @options.output_option("File to write.  [default: standard output]", default="-")
 def export_command(*, reference: str, output: Path) -> None:
     """Write the program that is counted as one C file that builds and runs without kdelta.

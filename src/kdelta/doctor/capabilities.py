@@ -220,7 +220,7 @@ def _builds() -> Tried:
     if packages := make.missing():
         return Tried(Usability.MISSING, f"no {', '.join(packages)}", install(*packages))
     if more := make.missing(make.OF_PACKAGES):
-        detail = f"but for config=package, the archive's: that needs {', '.join(more)}"
+        detail = f"config=package also needs {', '.join(more)}"
         return Tried(Usability.OK, detail, install(*more))
     return Tried(Usability.OK, "all tools are there")
 

@@ -14,13 +14,22 @@ from contextlib import ExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Self
 
 from kdelta import cache, process
-from kdelta.errors import BootError, Cancelled, FullError, GuestError, InfraError, KdeltaError
+from kdelta.errors import (
+    BootError,
+    Cancelled,
+    FullError,
+    GuestError,
+    InfraError,
+    KdeltaError,
+    TimeOutError,
+)
 from kdelta.guests import orders, qemu
 from kdelta.guests.orders import Answers
 from kdelta.guests.qemu import Qemu
 from kdelta.locks import stopped
 from kdelta.machine.axes import MachineSettings
 from kdelta.machine.identity import GuestIdentity
+from kdelta.study.spec import PlanSettings
 
 if TYPE_CHECKING:
     from qemu.qmp import QMPClient
@@ -238,7 +247,10 @@ class Guest:
             return InfraError(cause, action="this machine is too busy: run again when it does less")
         if stopped(self._child.pid):
             return InfraError(f"{what}: QEMU was stopped", action="run it again")
-        return self.failed(f"{what} within {patience.seconds:.0f} s (run's --timeout sets it)")
+        found = self.failed(f"timed out after {patience.seconds:.0f} s (--timeout)")
+        if isinstance(found, GuestError) and patience.seconds != PlanSettings().timeout_s:
+            return TimeOutError(found.cause, console=found.console)
+        return found
 
     def failed(self, what: str) -> KdeltaError:
         """The error for a failed guest; its type says whose fault it is."""

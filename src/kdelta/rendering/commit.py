@@ -19,6 +19,7 @@ from kdelta.verdict.comparison import Verdict
 _NAMED = 6  # functions or scenarios in a sentence
 _PARTS, _TOLD = 3, 2  # functions of a path in the table; in the first sentence
 _PATHS = 12
+_ALL = " (all: --json)"
 _SMALL = 0.01  # instructions per operation, which two decimals do not show
 _WIDTH = 40  # of a name in the table
 _FUNCTION = re.compile(r"[A-Za-z_]")  # not "3 others"
@@ -104,7 +105,7 @@ def _facts(found: CommitAnswer) -> Iterator[str]:
     if found.skipped:
         yield f"Skipped: {few([f'{name} ({why})' for name, why in found.skipped.items()], _NAMED)}."
     if found.untried and (found.functions or found.paths):
-        yield f"Not tried: {few(found.untried, 3)}."
+        yield f"Not tried: {few(found.untried, 3)}{_ALL * (len(found.untried) > 3)}."
 
 
 def _table(rows: Sequence[PathRow]) -> Iterator[Line]:

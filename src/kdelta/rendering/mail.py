@@ -214,7 +214,8 @@ class Letter:
 
     workloads: by name, those that are known here.  introduced: the commit, where it is known, as
     `Fixes:` writes it.  file: of the kernel's source, that the first function is in.  to, cc:
-    addresses.  program: what `kdelta run --` counted, with its arguments.
+    addresses.  newest: a series that the archive has and nobody counted.  program: what
+    `kdelta run --` counted, with its arguments.
     """
 
     workloads: Mapping[str, Workload]
@@ -222,6 +223,7 @@ class Letter:
     file: str = ""
     to: tuple[str, ...] = ()
     cc: tuple[str, ...] = ()
+    newest: str = ""
     program: str = ""
 
 
@@ -272,7 +274,8 @@ def _subject(found: Claim, letter: Letter) -> str:
         workload = letter.workloads.get(ladder.workload)
         own = ladder.scenario if workload and sentences.is_set(workload) else ladder.workload
         call = re.match(r"(\w+)\(", sentences.subject(ladder, "", letter.workloads))
-        place = re.sub(r"\.[chS]$", "", letter.file) or (call[1] if call else own)
+        folder = letter.file.rpartition("/")[0]
+        place = f"{folder}{folder and ('/' if call else ': ')}{call[1] if call else own}"
         said = f"{what} from {old} to {new}"
     tag = f"{found.tag} " if found.tag else ""
     return short(printable(f"{tag}{place}: {said}"), COLUMNS)
@@ -304,7 +307,8 @@ def _first(found: Claim, letter: Letter) -> Iterator[str]:
     most = "" if found.timed else sentences.by_function(found.explanation)
     first = sentences.first_sentence(found, head, letter.workloads)
     now = "" if found.timed else sentences.newest(head)
-    yield from wrapped(" ".join(filter(None, (first, most, now))))
+    later = f"{letter.newest} exists and was not counted." * bool(letter.newest)
+    yield from wrapped(" ".join(filter(None, (first, most, now, later))))
     if found.timed:
         judged = head.step.comparison
         if judged.interval is not None and judged.ratio is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, takewhile
 from operator import itemgetter
 from typing import Any
 
@@ -421,9 +421,12 @@ def newest(head: Headline) -> str:
         for rung in rungs[at + 1 :]
     ):
         return f"Whether {last.label}, the newest here, still has it is open."
-    now = last.total.per_operation
-    left = (now - step.old_value) / (step.new_value - step.old_value)
+    size = step.new_value - step.old_value
+    shares = [(r, (r.total.per_operation - step.old_value) / size) for r in rungs[at:] if r.total]
+    left = shares[-1][1]
     still = "still" if left > 1 - _BACK else "in part" if left > _BACK else "no longer"
+    gone = [rung for rung, _ in takewhile(lambda each: each[1] <= _BACK, reversed(shares))]
+    still += f" since {gone[-1].label}" if len(gone) > 1 else ""
     value = counts.value(last.total, 1.0).text
     return f"{last.label}, the newest here, has it {still}: {value} per {step.operation}."
 

@@ -122,7 +122,7 @@ def _with(result: TrialResult, tries: Sequence[Try]) -> TrialResult:
     ran = 1 + sum(each.outcome is not Outcome.INFRA_ERROR for each in tries)
     own = result.kernel.reference if result.kernel else ""
     each = "boots" if own.partition(":")[0] == "host" else "guests"  # of a machine's own kernels
-    said = (f"it died in {died} of {ran} {each}",) if result.outcome.blames else ()
+    said = (f"it failed in {died} of {ran} {each}",) if result.outcome.blames else ()
     return replace(result, reasons=(*result.reasons, *said), tries=tuple(tries))
 
 

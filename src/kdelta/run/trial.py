@@ -13,7 +13,14 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from kdelta import cache, output
-from kdelta.errors import GuestError, GuestFault, InfraError, KdeltaError, ProgramError
+from kdelta.errors import (
+    GuestError,
+    GuestFault,
+    InfraError,
+    KdeltaError,
+    ProgramError,
+    TimeOutError,
+)
 from kdelta.guests import orders
 from kdelta.guests.orders import Answers, Order, Seed, SwapBacking, swap_orders
 from kdelta.guests.session import Guest
@@ -204,6 +211,8 @@ def blame(fault: GuestFault) -> Outcome:
     """The outcome that says whose fault it is."""
     if isinstance(fault, ProgramError):
         return Outcome.PROGRAM_ERROR
+    if isinstance(fault, TimeOutError):
+        return Outcome.TIME_OUT
     return Outcome.GUEST_ERROR if isinstance(fault, GuestError) else Outcome.BOOT_ERROR
 
 
