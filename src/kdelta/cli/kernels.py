@@ -142,7 +142,8 @@ def show(*, ref: str, arch: str, flavour: str, trust: bool, as_json: bool) -> No
         print_json(fields)
         return
     for name, value in fields.items():
-        click.echo(f"{name:<14} {'unknown' if value in ('', None) else value}")
+        told = ", ".join(value) if isinstance(value, tuple) else value
+        say(f"{name:<14} {'unknown' if told in ('', None) else told}")
 
 
 def _print_offers(offers: Sequence[debian.KernelOffer], arch: str, flavour: str) -> None:

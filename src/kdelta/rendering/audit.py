@@ -9,7 +9,18 @@ from kdelta.analysis.audit import Answer, Audit, FactCheck, MachineCheck, Scenar
 from kdelta.metric import plural
 from kdelta.printable import few
 from kdelta.sample import Outcome
-from kdelta.table.columns import ABSENT, Line, Span, Tone, paragraph, short, shortened, table_of
+from kdelta.table.columns import (
+    ABSENT,
+    Column,
+    Line,
+    Span,
+    Tone,
+    paragraph,
+    short,
+    shortened,
+    table_of,
+    tables_that_fit,
+)
 
 _TONES = {Answer.YES: Tone.PLAIN, Answer.NO: Tone.BAD, Answer.UNKNOWN: Tone.WARN}
 _FACT_TONES = {"ok": Tone.PLAIN, "told": Tone.FAINT, "unknown": Tone.WARN}
@@ -56,7 +67,9 @@ def _scenario(each: ScenarioAudit, *, every: bool) -> Iterator[Line]:
     yield from paragraph(each.reference, Tone.BOLD)
     heads = ("trial", "kernel", "ended", *_MACHINE)
     names = shortened([check.arm for check in each.machines], 20)
-    yield from table_of(heads, map(_machine, each.machines, names), right=heads[:1])
+    cells = zip(*map(_machine, each.machines, names), strict=True)
+    columns = [Column(*pair, right=pair[0] == "trial") for pair in zip(heads, cells, strict=True)]
+    yield from tables_that_fit(columns[:2], columns[2:])
     for check in each.machines:
         if check.reason:
             yield from paragraph(f"trial {check.trial} ({check.arm}): {check.reason}", Tone.WARN)
