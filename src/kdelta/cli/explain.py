@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`kdelta explain`: what ran in a stored run, and what differs."""
+"""`kdelta explain` and `kdelta coverage`: what ran in a stored run, and what differs."""
 
 from __future__ import annotations
 
@@ -160,3 +160,15 @@ def _kernels(record: RunRecord, old: str | None, given: dict[str, Any]) -> tuple
     given["scenario"] = f"{headline.ladder.workload}:{headline.ladder.scenario}"
     given["point"] = given["point"] or headline.ladder.point or None
     return headline.step.old, headline.step.new
+
+
+@click.command()
+@options.run_argument
+@options.formats
+@options.runs_directory
+def coverage(run: str, runs: Path, form: str) -> None:
+    """Show which functions of the kernel the scenarios of RUN executed.
+
+    Of stored counts: nothing is booted.  A survey's run covers all short scenarios.
+    """
+    print_found(form, page.COVERAGE_VIEW, explanation.coverage(one_record(runs, run)))

@@ -43,6 +43,7 @@ COMMANDS = {
     "show": ("show:show", "Show a run: the ladder, the verdicts, the step."),
     "explain": ("explain:explain", "Show which functions make two kernels differ."),
     "audit": ("show:audit", "Show the machine and page state of each trial."),
+    "coverage": ("explain:coverage", "Show which functions scenarios executed."),
     "codegen": ("codegen:codegen", "Compare what compilers made of a function."),
     "commit": ("check:commit", "Say what one commit does to the paths that execute it."),
     "check": ("check:check", "Say what a patch series does to the paths it changes."),
@@ -75,6 +76,7 @@ kdelta runs status latest
 kdelta show latest --json
 kdelta explain latest 6.16 6.17 --top 5
 kdelta audit latest
+kdelta coverage latest
 kdelta codegen mincore_pte_range --kernels 6.16,6.17
 kdelta codegen mm/mincore.o:mincore_pte_range --source deb:6.17.8
 kdelta commit f822a9a81a31 --tree ~/linux

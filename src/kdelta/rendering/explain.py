@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What `kdelta explain` prints: functions, paths, kinds of work, code, pictures."""
+"""What `kdelta explain` and `coverage` print: functions, paths, kinds of work, code, pictures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kdelta.analysis.calls import (
     CauseKind,
     walked,
 )
-from kdelta.analysis.explanation import Explanation, FunctionDelta, Presence, akin
+from kdelta.analysis.explanation import Coverage, Explanation, FunctionDelta, Presence, akin
 from kdelta.analysis.work import FieldPair, KindDelta, ValueDelta, WorkExplanation, objects_moved
 from kdelta.disassembly.code import ExecutedInsn
 from kdelta.errors import SpecError
@@ -687,9 +687,30 @@ def code_document(found: ExecutedCode) -> tuple[str, dict[str, Any]]:
     return "code", {**head, "function": found.function, **sides}
 
 
+_INLINED = "What the compiler inlined is part of its caller, and is not seen as a function."
+
+
+def _show_coverage(found: Coverage) -> list[Line]:
+    head = f"run {found.run_id}: {len(found.functions)} functions of the kernel ran in"
+    head += f" {plural(len(found.scenarios), 'scenario')}, on {', '.join(found.kernels)}"
+    heads = ("scenario", "functions", "in no other")
+    rows = ((name, f"{count:,}", f"{alone:,}") for name, count, alone in found.scenarios)
+    lines = [*paragraph(head, Tone.BOLD), *table_of(heads, rows, right=heads[1:]), ()]
+    return [*lines, *paragraph(f"{_INLINED} --csv has each function with its scenarios.")]
+
+
+def _coverage_table(found: Coverage) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
+    return ("function", "scenario", "instructions"), [
+        (row.function, name, insns) for row in found.functions for name, insns in row.scenarios
+    ]
+
+
 CALLS_VIEW = View(show=_show_calls, document=_calls_document)
 WORK_VIEW = View(show=_show_work, document=_work_document)
 CODE_VIEW = View(show=_show_code, document=code_document)
+COVERAGE_VIEW = View(
+    show=_show_coverage, document=lambda found: ("coverage", found), table=_coverage_table
+)
 
 
 Stack = tuple[str, ...]
