@@ -339,10 +339,11 @@ def is_right(case: PublishedCase, said: CountsSay, total: float, *, built: bool)
 # ---- what `kdelta why` says -------------------------------------------------------------------
 
 _FIRST_WORDS = {
-    "Yes,": CountsSay.MORE, "No, it got shorter": CountsSay.LESS, "No:": CountsSay.SAME,
-    "Undecided in": CountsSay.UNDECIDED,
+    "Yes:": CountsSay.MORE, "No, it got shorter": CountsSay.LESS, "No:": CountsSay.SAME,
+    "Undecided": CountsSay.UNDECIDED,
 }  # fmt: skip
-_WENT = re.compile(r" went from ([\d.]+) .*? to ([\d.]+) on ")
+_TAKES = re.compile(r" takes ~?([\d.]+) instructions per .*?, ~?([\d.]+) on ")
+_FUNCTIONS = re.compile(r"By function (?:it|the largest change, .*?,) is (.*?)(?:\. |\.?$)")
 _NAMED = re.compile(r"([\w.]+(?: \(before: [\w.]+\))?) [+-][\d.]+")
 
 
@@ -355,9 +356,9 @@ def of_why(case: PublishedCase, text: str) -> CaseAnswer:
     said = next((say for words, say in _FIRST_WORDS.items() if line.startswith(words)), None)
     if said is None:
         raise ValueError(f"{case.id}: {line[:80]}")
-    old, new = map(float, went.groups()) if (went := _WENT.search(line)) else (1.0, 1.0)
+    new, old = map(float, takes.groups()) if (takes := _TAKES.search(line)) else (1.0, 1.0)
     total = 100 * (new / old - 1)
-    named = _NAMED.findall(line.partition("By function it is ")[2].partition(". ")[0])
+    named = _NAMED.findall(told[1]) if (told := _FUNCTIONS.search(line)) else []
     right = is_right(case, said, total, built=False)
     same = case.expect in (Expected.SAME, Expected.SAME_OR_LITTLE)
     return CaseAnswer(

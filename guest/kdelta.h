@@ -162,7 +162,6 @@ static inline void kd_back(char *away)
  */
 kd_api void kd_drain_batches(void)
 {
-	KD_APART;
 	static char room[2 * KD_PAGE];	/* a page of it that nobody touches */
 	uintptr_t page = ((uintptr_t)room + KD_PAGE - 1) & -KD_PAGE;
 	int error = errno;
@@ -601,7 +600,7 @@ kd_api void kd_fixed_layout(char **argv)
  * have other mappings beside them: in which page table memory lies, and where the nodes of the tree
  * of mappings end, decides how long a path is.  Both are the same on all kernels for a number.
  */
-__attribute__((constructor)) static void kd_move(void)
+__attribute__((constructor(101))) static void kd_move(void)
 {
 	KD_MAIN();
 	KD_APART;
@@ -789,11 +788,13 @@ kd_api void kd_phase(unsigned int id, const char *name, const char *operation, s
 /* True once for every iteration to run, those of the warm-up first. */
 kd_api bool kd_next(void)
 {
-	KD_APART;
-	if (kd.ladders[0])
+	if (kd.ladders[0]) {
+		KD_APART;
 		kd_lay_out(kd.begun % KD_LAYOUTS);
+	}
 	if (kd.pause_us)
 		kd_sleep_us(kd.pause_us);
+	KD_APART;
 	if (!kd.begun) {
 		kd_drain_batches();
 		KD_ARM();
@@ -1022,7 +1023,6 @@ kd_api void kd_no_thp(char *start, size_t bytes)
 /* All of a file as a string to free(), or NULL. */
 kd_api char *kd_read_file(const char *path)
 {
-	KD_APART;
 	FILE *file = fopen(path, "re");
 	char *text = NULL;
 	size_t size = 0;
@@ -1050,7 +1050,6 @@ kd_api bool kd_write_file(const char *path, const char *text)
 
 kd_api bool kd_file_says(const char *path, const char *words)
 {
-	KD_APART;
 	char *text = kd_read_file(path);
 	bool says = text && strstr(text, words);
 
@@ -1180,7 +1179,6 @@ struct kd_audit {
 /* Read the `n` words from word `first` on: all of them, or fail. */
 kd_api bool kd_read_words(const char *path, uint64_t *to, size_t n, uint64_t first)
 {
-	KD_APART;
 	size_t size = n * sizeof(*to), done = 0;
 	ssize_t got = 0;
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -1548,7 +1546,6 @@ kd_api long kd_wanted_in_folios(const char *name, size_t bytes, long otherwise)
 /* A number that a file holds alone, such as a counter of sysfs. */
 kd_api long kd_file_number(const char *path)
 {
-	KD_APART;
 	char *text = kd_read_file(path), *end = text;
 	long value = KD_UNKNOWN;
 

@@ -49,6 +49,8 @@ enum kind {
 	KIND_MOVES, /* contents of the file that the argument is go where nobody looks */
 	KIND_CLOSES, /* the file that is its first argument; of the call itself */
 	KIND_LEADS, /* other paths may lead to the one that the argument is, or to that file system */
+	KIND_MAKES, /* a task, whose number it returns */
+	KIND_TASKS, /* mask: its arguments that are numbers of tasks */
 	KINDS,
 };
 

@@ -36,6 +36,10 @@
 #define MAX_CONTENTS (1u << 16)
 #define PLACES_OF_CALLS 63u
 #define IN_A_ROW 4u /* digests */
+#define MAX_CHILDREN 1024u
+#define FIRST_OF_ALL 3 /* tasks: "any", the caller itself, PID 1, kthreadd */
+#define CHILD (1 << 24) /* the first one */
+#define OTHER_TASK (1 << 25) /* the program's first, or one that is not its own */
 
 static struct {
 	struct qemu_plugin_scoreboard *score; /* calls of the window that have not returned yet */
@@ -43,6 +47,8 @@ static struct {
 	bool overflow;
 	bool kernel_file[MAX_FILES]; /* by descriptor */
 	bool led; /* any path may be of the kernel's files: a folder, a link or a mount leads there */
+	int32_t child[MAX_CHILDREN]; /* numbers of tasks, in the order in which they were made */
+	unsigned int children;
 } syscalls;
 
 /* Values of one argument, or what its calls returned. */
@@ -318,7 +324,32 @@ static void effects_of(unsigned int index, const struct begun_call *begun, uint6
 		syscalls.led = true;
 	} else if (task && call_is(begun->number, KIND_ROBUST)) {
 		task->robust = argument[0];
+	} else if (result && call_is(begun->number, KIND_MAKES) &&
+		   syscalls.children < MAX_CHILDREN) {
+		syscalls.child[syscalls.children++] = result;
 	}
+}
+
+/* A number of a task, or of a group, as both kernels would have it. */
+static int32_t task_name(int32_t number)
+{
+	if (number < 0)
+		return number == INT32_MIN ? number : -task_name(-number);
+	for (unsigned int i = syscalls.children; i-- > 0;)
+		if (syscalls.child[i] == number)
+			return CHILD + i;
+	return number < FIRST_OF_ALL ? number : OTHER_TASK;
+}
+
+static void tasks_name(struct begun_call *begun)
+{
+	unsigned int count;
+	const struct pointer *pointer = pointers_of(begun->number, &count);
+
+	for (; count; count--, pointer++)
+		for (unsigned int k = 0; k < CALL_ARGUMENTS; k++)
+			if (pointer->kind == KIND_TASKS && pointer->mask >> k & 1)
+				begun->argument[k] = task_name(begun->argument[k]);
 }
 
 /* The row of a number without an error, MAX_CALL_ROWS when there is none. */
@@ -498,6 +529,7 @@ static void on_syscall(unsigned int index, void *userdata)
 				     .outside = !is_inside(index) };
 	for (unsigned int k = 0; k < CALL_ARGUMENTS; k++)
 		begun.argument[k] = call_argument(index, k);
+	tasks_name(&begun);
 	made = made_by(index, &begun);
 	row = call_add(made, begun.number, 0);
 	if (row < MAX_CALL_ROWS)

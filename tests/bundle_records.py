@@ -170,7 +170,9 @@ def stored(record: RunRecord, folder: Path, *, raw: bool = True) -> Path:
             result = replace(
                 whole(result, one, own),
                 kernel=replace(record.arms[one.arm].kernel, **read),
-                artifacts={name: f"trials/{one.index:04d}/{name}" for name in names},
+                artifacts={
+                    name.partition(".")[0]: f"trials/{one.index:04d}/{name}" for name in names
+                },
             )
         trials.append(replace(one, result=result))
     record = replace(

@@ -78,7 +78,7 @@ TAKEN: dict[str, Taken] = {
     "study of a run": ("run/study.toml", None, "resume ./run", ()),
     "attempts": ("run/attempts.json", "[]", "resume ./run", ()),
     "result": ("run/trials/0003/result.json", None, "explain ./run 6.16 6.17", ("[" * 10**6,)),
-    "counts": ("run/trials/0003/counts.bin.gz", None, "coverage ./run", ()),
+    "counts": ("run/trials/0003/counts.bin.gz", None, "explain ./run 6.16 6.17 --code walk", ()),
     "bundle": ("run.tar", None, "bundle verify run.tar", ()),
 }  # fmt: skip
 NUMBERS = ("inf", "-inf", "nan", "1e308", "1e-320", "0", "-1", "18446744073709551616", "9" * 5000)

@@ -187,16 +187,17 @@ def test_the_summary_and_the_rows_have_every_case(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("text", "said", "right", "total", "found", "leading"),
     [
-        (("Yes, since 6.17.13: a()\n went from 100.0 instructions per\n page on 6.16.12 to 110.0 on"
-         " 6.17.13: 10 %. By function it is other +7.0, change_x (before: change_y) +3.0. 6.17"),
+        (("Yes: a()\n takes 110.0 instructions per\n page on 6.17.13, 100.0 on 6.16.12: x1.100."
+          " By function it is other +7.0, change_x (before: change_y) +3.0. 6.17"),
          CountsSay.MORE, True, 10.0, ("other", "change_x (before: change_y)"),
          ("change_x (before: change_y)",)),
-        ("No, it got shorter in 6.17.13: a() went from 8 instructions per page on 1 to 4 on 2: x.",
+        ("No, it got shorter: a() takes 4 instructions per page on 2, ~8 on 1: x0.500.",
          CountsSay.LESS, False, -50.0, (), ()),
-        (("Undecided in 6.17.13: a() went from 8 instructions per page on 1 to 4 on 2: 50 %. By"
-         " function it is spread, the largest parts are change_z -1.0. The"), CountsSay.UNDECIDED,
-         None, -50.0, ("change_z",), ("change_z",)),
-        ("No: x has no step of more than 1 %", CountsSay.SAME, False, 0.0, (), ()),
+        (("Undecided, since x: a() takes 4 instructions per page on 2, 8 on 1: x0.500. By function"
+         " the largest change, 1 -> 2, is spread, the largest parts are change_z -1.0. The"),
+         CountsSay.UNDECIDED, None, -50.0, ("change_z",), ("change_z",)),
+        ("No: a() takes 8 instructions per page on 2, 8 on 1: x1, within 1 %.", CountsSay.SAME,
+         False, 0.0, (), ()),
     ],
 )  # fmt: skip
 def test_the_words_of_why_are_read(

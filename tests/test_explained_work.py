@@ -85,6 +85,17 @@ def test_kinds_are_summed_over_phases_and_clones_are_their_function(work: WorkEx
     assert (fences.delta, dict(fences.where)) == (0, {"commit": PAGES, "walk": -PAGES})
 
 
+def test_a_renamed_function_is_one_in_all_parts(found: Explanation) -> None:
+    """__mod_memcg_lruvec_state() of 6.12 is mod_memcg_lruvec_state() of 6.16."""
+    row = replace(found.functions[0], function="commit", was="__commit")
+    renamed = replace(found, functions=(row, *found.functions[1:]))
+    old = artifacts.TrialDetails(work={"protect": (WorkRow("__commit", Kind.LOAD, PAGES),)})
+    told = compared(renamed, side(old), side(NEW))
+    assert kind(told.work, "work", Kind.LOAD).where[0] == ("commit", 199 * PAGES)
+    assert renamed.names("commit") == renamed.names("__commit") == ("__commit", "commit")
+    assert renamed.names("walk") == ("walk", "walk")
+
+
 def test_lines_begin_with_the_verdict_and_the_objects_that_moved_most(found: Explanation) -> None:
     lock, gone = "mm_struct.mmap_lock", "file.f_ref"
     old = SharingRow(EVERYWHERE, What.SLAB, gone, PAGES, 0, 0, 0)
@@ -318,6 +329,7 @@ def asked(place: Path, *options: str) -> Result:
         ("--memory", r"struct page +0 +1\.0 +\+1\.0 +commit \+1\.0"),
         ("--values", r"1 +0 +128"),
         ("--top=3", r"It takes 199 more loads"),
+        ("--details", r"x without: new/old of all"),
     ],
 )
 def test_the_command_prints_it(tmp_path: Path, option: str, text: str) -> None:

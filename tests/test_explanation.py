@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from kdelta.analysis.audit import audited
-from kdelta.analysis.explanation import USER, Presence, base_name, explain
+from kdelta.analysis.explanation import USER, Presence, base_name, explain, shortened
 from kdelta.analysis.findings import report
 from kdelta.analysis.gate import gate
 from kdelta.errors import SpecError
@@ -43,6 +43,17 @@ def test_the_explanation_ranks_and_closes_exactly() -> None:
         "prot_commit_flush_ptes", "change_pte_range", "vm_normal_page",
     ]  # fmt: skip
     assert [row.function for row in found.falling] == ["change_protection"]
+
+
+def test_a_step_without_a_function_and_a_table_without_what_is_nearly_zero() -> None:
+    found = explain(ladder(), "6.16", "6.17")
+    assert found.without(found.functions[0]) == pytest.approx((769.8 - 328) / 401.7)
+    shown = shortened(found, 15, least=20 * PAGES)
+    assert USER in {row.function for row in found.functions} - {
+        row.function for row in shown.functions
+    }
+    assert shown.rest
+    assert sum(row.delta for row in shown.functions) + shown.rest.delta == found.delta
 
 
 def test_functions_of_one_name_are_one_in_the_sentence_and_two_rows_in_the_table() -> None:

@@ -235,6 +235,20 @@ FORGERIES: dict[str, tuple[Callable[[Files], object], str]] = {
         result(lambda r: r["artifacts"].update(console="../../etc/passwd")),
         'artifacts: "../../etc/passwd" is no file of this trial',
     ),
+    "a file that is not there": (
+        result(lambda r: r["artifacts"].update(counts="trials/0008/counts.bin.g0")),
+        "counts.bin.g0\" is no file of this trial",
+    ),
+    "invalid for a reason": (
+        result(lambda r: r.update(outcome="invalid", reasons=["somebody said so"])),
+        'outcome is "invalid"',
+    ),
+    "a kernel of no study": (
+        plan(lambda p: p["arms"][ARM]["kernel"].update(reference="6.10")), 'names no "6.10"',
+    ),
+    "another compiler in the plan": (
+        plan(lambda p: p["arms"][ARM]["kernel"].update(compiler="clang 99")), "another compiler",
+    ),
     "a state that holds": (nothing_wrong, "state[0].value is"),
     "a copy of what differs": (copied, "copied: no other trial has this result"),
     "a skipped trial": (
@@ -278,6 +292,9 @@ FORGERIES: dict[str, tuple[Callable[[Files], object], str]] = {
         result(lambda r: r.update(stored="2026-11-20T10:15:00+00:00", wall_s=3.0)), "wall_s: less",
     ),
     "another option of QEMU": (text(COMMAND, "-smp 1", "-smp 2"), 'is "2", and is "1" by its'),
+    "another kernel of QEMU": (
+        text(COMMAND, "-kernel '$CACHE/", "-kernel '/tmp/"), "command.txt[",
+    ),
     "another order": (text(COMMAND, "--warmup 2", "--warmup 9"), "command.txt["),
     "no command": (text_of(COMMAND, b"rm -rf ~\n"), "command.txt is"),
     "another seed": (plan(lambda p: p.update(seed=8)), "in the order of its seed"),

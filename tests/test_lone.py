@@ -104,6 +104,30 @@ def test_a_plain_main_that_fails_says_why(tmp_path: Path, text: str, reason: str
 
 
 @pytest.mark.program
+@pytest.mark.parametrize(
+    ("before", "cause"),
+    [
+        ('__attribute__((constructor(101))) static void f(void) { asm(""); }', "it has code that"),
+        ('__attribute__((section(".preinit_array"), used)) static void *f;', "it has code that"),
+        ('static void *f(void) { return f; } void g(void) __attribute__((ifunc("f")));',
+         "it defines g, a name of the C library"),
+        ("char *getenv(const char *name) { return (char *)name; }", "it defines getenv"),
+        ("__attribute__((constructor)) static void f(void) {}", ""),
+    ],
+)  # fmt: skip
+def test_nothing_of_a_file_runs_before_kdelta_looks(
+    tmp_path: Path, before: str, cause: str
+) -> None:
+    path = written(tmp_path, f"{before}\nint main(void) {{ KD_BEGIN(0); KD_END(0); }}\n")
+    if not cause:
+        assert ran(path)[0].returncode == 0
+        return
+    with pytest.raises(SpecError) as refused:
+        ran(path)
+    assert refused.value.cause.startswith(cause)
+
+
+@pytest.mark.program
 def test_a_file_that_calls_kd_start_needs_no_toml(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -202,15 +202,15 @@ def test_layouts_are_in_every_format_and_their_functions_sum_to_the_mean() -> No
     assert explained.old_value == mean.value
 
 
-@pytest.mark.parametrize(("rest", "told"), [(0.1, "No shares are given"), (90, "share")])
-def test_a_sum_that_is_left_of_what_cancels_has_no_shares(rest: float, told: str) -> None:
+@pytest.mark.parametrize("rest", [0.1, 90])
+def test_a_sum_that_is_left_of_what_cancels_has_no_shares(rest: float) -> None:
     sides = [{"first": 300.0, "other": 100.0}, {"first": 100.0, "other": 300 + rest}]
     old, new = (
         result(Trial(per_page=500 + at * rest, functions=names)) for at, names in enumerate(sides)
     )
     found = explain(run({"6.16.1": [old], "6.17.1": [new]}), "6.16", "6.17")
     text = plain(explain_page.show(found))
-    assert (told in text, "of the difference" in text) == (True, rest == 90)
+    assert ("of the difference" in text) == (rest == 90)
 
 
 def test_what_is_left_to_rcu_is_told_apart() -> None:

@@ -80,7 +80,7 @@ def test_every_key_is_read() -> None:
     [
         ('[machine]\ncpus = "two"',
          'study.toml: machine.cpus: expected an integer from 1 to 64, got "two"'),
-        ("[time]\nalpha = 0.0", "time.alpha: expected a number above 0 below 0.5, got 0.0"),
+        ("[time]\nalpha = 0.0", "time.alpha: expected a number from 1e-09 below 0.5, got 0.0"),
         ("[machine]\ncpus = true", "machine.cpus: expected an integer from 1 to 64, got true"),
         ("[machine]\ncpus = 1.0", "machine.cpus: expected an integer from 1 to 64, got 1.0"),
         ("[machine]\ncpus = [1]", "machine.cpus: expected an integer from 1 to 64, got an array"),

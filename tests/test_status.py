@@ -157,7 +157,7 @@ def test_the_command_lists_what_ran_by_its_counts(tmp_path: Path) -> None:
     assert trial
     user = sum(phase.user[0] for phase in trial.exact.phases)
     old, new = ((value or 0) - user for value in (found.old_value, found.new_value))
-    row = re.search(r"([\d.]+) +\+0x0 +mov \(%rdi\),%rax +([\d.]+) +\+0x0 +mov", done.output)
+    row = re.search(r"([\d.]+) +\+0x0 +([\d.]+) +\+0x0 +mov \(%rdi\),%rax", done.output)
     assert row, done.output
     assert float(row[1]) == pytest.approx(old / PAGES, abs=0.5)  # three digits are printed
     assert float(row[2]) == pytest.approx(new / PAGES, abs=0.5)  # three digits are printed

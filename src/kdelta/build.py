@@ -84,11 +84,17 @@ def compiled(
 
 
 def theirs(
-    source: Path, *, compiler: str, flags: Sequence[str], package: str, caged: Caged
+    source: Path,
+    *,
+    compiler: str,
+    flags: Sequence[str],
+    package: str,
+    caged: Caged,
+    check: Callable[[bytes], None],
 ) -> Path:
     """A folder with `program` and the compiler's `warnings.txt` of somebody's C file, known by its
-    text after the preprocessor.  caged: a command that may write to a folder alone.  Raises
-    SpecError with its first error, BuildError without a compiler.
+    text after the preprocessor.  caged: a command that may write to a folder alone.  check: of the
+    object file.  Raises SpecError with its first error, BuildError without a compiler.
     """
     own = cache.digest("theirs", compiler, sha256_of(source)) if source.is_file() else ""
     if brought := _given.get().get(own):
@@ -102,10 +108,14 @@ def theirs(
         key = cache.digest("theirs", version, compiler, *flags, sha256_of(text))
 
     def make(folder: Path) -> None:
-        program = folder / "program"
-        words = caged([*argv, "-o", str(program)], folder)
-        made = _compiled(source, words, program, compiler)
+        program, part = folder / "program", folder / "program.o"
+        words = caged([*argv, "-c", "-o", str(part)], folder)
+        made = _compiled(source, words, part, compiler)
         (folder / "warnings.txt").write_text(made.stderr)
+        check(part.read_bytes())
+        words = caged([compiler, *flags, str(part), "-o", str(program)], folder)
+        _compiled(source, words, program, compiler)
+        part.unlink()
 
     return _note(own, cache.entry("build", key, make) / "program").parent
 

@@ -69,14 +69,28 @@ def end(program: bytes) -> int:
 
 def functions(program: bytes) -> Iterator[tuple[int, int, str]]:
     """(address, size in bytes, name) of every function in its symbol table.  Raises BadElf."""
-    from elftools.elf.sections import SymbolTableSection
-
     with opened(program) as file:
-        table = file.get_section_by_name(".symtab")
-        symbols = table.iter_symbols() if isinstance(table, SymbolTableSection) else ()
-        for symbol in symbols:
+        for symbol in _symbols(file):
             if symbol["st_info"]["type"] == "STT_FUNC" and symbol["st_size"]:
                 yield symbol["st_value"], symbol["st_size"], str(symbol.name)
+
+
+def _symbols(file: ELFFile) -> Iterator[Any]:
+    from elftools.elf.sections import SymbolTableSection
+
+    table = file.get_section_by_name(".symtab")
+    return iter(table.iter_symbols() if isinstance(table, SymbolTableSection) else ())
+
+
+def parts(made: bytes) -> tuple[dict[str, int], dict[str, str]]:
+    """Of an object file the sizes of its sections in bytes, and the types of what it defines for
+    other files.  Raises BadElf.
+    """
+    with opened(made) as file:
+        sizes = {section.name: int(section["sh_size"]) for section in file.iter_sections()}
+        every = [one for one in _symbols(file) if one["st_shndx"] != "SHN_UNDEF"]
+        shown = (one for one in every if one["st_info"]["bind"] != "STB_LOCAL")
+        return sizes, {str(one.name): one["st_info"]["type"] for one in shown}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

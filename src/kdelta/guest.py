@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import stat
@@ -10,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
-from kdelta import arch, build, cache, data, workload
+from kdelta import arch, build, cache, data, elf, workload
 from kdelta.errors import SpecError
 from kdelta.files import digest_of
 from kdelta.kernels.image import brought
@@ -31,6 +32,10 @@ _MARKS = {
     "riscv64": (0x6B000037, 4, 12),
 }
 _PHASES = 8  # KD_MAX_PHASES of kdelta.h
+# What runs before kd_move() of kdelta.h, whose entry is the first constructor.
+_FIRST = (".init_array.00101", 8)
+_BEFORE = re.compile(r"\.(?:preinit_array|init_array\.|ctors|init$)")
+_IFUNC = "STT_LOOS"  # as pyelftools calls it
 FILES = "files.cpio"  # beside the C file of a program: all that the guest has for it
 CFLAGS = ("-std=gnu11", "-O2", "-static", "-Wall", "-Wextra")
 
@@ -92,14 +97,37 @@ def _theirs(source: Path, architecture: arch.Arch) -> Path:
     taken = (source.parent / FILES).is_file()  # a program: guest/program.h
     headers = ["-isystem", str(data.directory("guest"))]
     headers.append(f"-Wa,-I{source.parent}" if taken else "-DKD_THEIRS")
-    lone = [f'-DKD_LONE="{source.stem}"', "-include", "lone.h"]
+    speaks = workload.speaks(source)
+    headers += ["-include", "kdelta.h" if speaks else "lone.h"]
+    headers += [] if speaks else [f'-DKD_LONE="{source.stem}"']
     return build.theirs(
         source,
         compiler=arch.compiler(architecture),
-        flags=("-DKD_WATCHED", *_THEIR_FLAGS, *headers, *([] if workload.speaks(source) else lone)),
+        flags=("-DKD_WATCHED", *_THEIR_FLAGS, *headers),
         package=arch.compiler_package(architecture),
         caged=partial(_caged, source.parent),
+        check=partial(_check_object, str(source)),
     )
+
+
+def _check_object(place: str, made: bytes) -> None:
+    """Raise SpecError for what would act before kdelta.h looks, or instead of what that calls."""
+    sizes, defined = elf.parts(made)
+    if any(_BEFORE.match(name) and (name, size) != _FIRST for name, size in sizes.items()):
+        cause = "it has code that runs before kdelta.h's own"
+        raise SpecError(cause, place=place, action="give its constructors no priority")
+    for name, kind in defined.items():
+        if kind == _IFUNC or name.startswith("_") or name in _called():
+            cause = f"it defines {printable(name, 60)}, a name of the C library or of its loader"
+            raise SpecError(cause, place=place, action="give it another name")
+
+
+@functools.cache
+def _called() -> frozenset[str]:
+    """What the guest's headers call."""
+    texts = (data.directory("guest") / name for name in ("kdelta.h", "lone.h"))
+    every = re.findall(r"\b(\w+)\(", "".join(path.read_text() for path in texts))
+    return frozenset(every) - {"main"}
 
 
 def _caged(home: Path, argv: Sequence[str], folder: Path) -> Sequence[str]:

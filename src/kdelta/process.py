@@ -27,7 +27,7 @@ from kdelta.printable import printable
 log = logging.getLogger(__name__)
 
 _KILL_GRACE_S = 2.0
-_STOPPED_S, _LOOK_S, _TOLD_S, _TOLD_AGAIN_S = 3.5, 1.0, 5.0, 60.0
+_STOPPED_S, _LOOK_S, TOLD_S, _TOLD_AGAIN_S = 3.5, 1.0, 5.0, 60.0
 _REST_S, _POLL_S = 5.0, 0.01
 _MOST_BYTES = 256 << 20  # that a command prints
 _MOST_PATIENCE = 10
@@ -258,7 +258,7 @@ class Standstill:
             waited = now - self._begun
             if told := stopped(self._pid) or self._slow:
                 log.warning("waiting for %s, %.0f s so far%s", self._name, waited, told)
-            again = _TOLD_S if waited < _TOLD_AGAIN_S else _TOLD_AGAIN_S
+            again = TOLD_S if waited < _TOLD_AGAIN_S else _TOLD_AGAIN_S
             self._next = now + (again if told else _LOOK_S)
 
     def rests(self) -> bool:

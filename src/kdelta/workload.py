@@ -320,12 +320,15 @@ def fitting(word: str) -> list[str]:
     """The shipped scenarios of a robot's test, else the one of this name, this workload, those of
     this name or with this word in it, else with each of these words there or in what is said.
 
-    "mmap1" is will-it-scale's; "munmap", "unmap.munmap" and "munmap:munmap" mean unmap:munmap.
+    "mmap1", "will-it-scale.mmap1" and "will-it-scale.mmap1.processes" are will-it-scale's;
+    "munmap", "unmap.munmap" and "munmap:munmap" mean unmap:munmap.
     """
     every = [one for name in names() for one in load(name).scenarios]
     said = {one.reference: f"{one.reference} {one.summary}" for one in every}
-    last = word.replace(".", ":").rpartition(":")[2]
-    suite = {f"will-it-scale {word}"} | ({word} if " " in word else set())
+    plain = word.removesuffix(".processes").removesuffix(".threads")
+    last, test = plain.replace(".", ":").rpartition(":")[2], plain.replace(".", " ")
+    suite = {test if " " in test else f"will-it-scale {test}"}
+    threads = {each.replace(" ", " thread ", 1) for each in suite if plain + ".threads" == word}
     words = [each.removesuffix("s") for each in _WORDS.findall(word.lower()) if len(each) > 2]
 
     def has(text: str) -> bool:
@@ -334,6 +337,7 @@ def fitting(word: str) -> list[str]:
 
     named = [one for one in said if one.endswith(f":{last}")]
     ways = (
+        [one.reference for one in every if threads & {*one.robots}],
         [one.reference for one in every if suite & {*one.robots}],
         named if len(named) == 1 else [],
         [one for one in said if one.startswith(f"{last}:")],

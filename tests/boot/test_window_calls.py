@@ -122,6 +122,7 @@ ELSE = """
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <sys/un.h>
@@ -223,8 +224,6 @@ DEEP = """
 PIPED = "int to[2]; if (pipe(to) || write(to[1], text, newer ? 32 : 64) < 0) return 1;"
 # Each line of a file of /proc, of another length on each kernel, is read by kdelta.h.
 READS = """
-	lines = kd_read_file("/proc/vmstat");
-	kd_file_says("/proc/self/smaps", "none");
 	kd_state_machine(KD_BEFORE);
 	free(lines);
 	pages = 64; execl("/nowhere", "nowhere", NULL); fprintf(stderr, "%s\\n", name.release);
@@ -250,6 +249,10 @@ NOBODY = """
 	to[3] += newer;
 	bind(other, (void *)to, sizeof(to));
 	to[3] = 9;
+"""
+CHILD = """
+	int child = fork();
+	if (!child) { prctl(PR_SET_PDEATHSIG, SIGKILL); for (;;) pause(); }
 """
 PAGES = """
 	char *at = mmap((void *)(96UL << 30), 4 << 20, KD_RW, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -396,9 +399,13 @@ OTHER_DATA = "same code on other data makes +1,728.0 of +1,536.0 (bsearch"
         ("0", 'char told[16]; asm volatile("sgdt %0" : "=m"(told));', CALL,
          Verdict.UNDECIDED, "the kernel executes an instruction in the program's place"),
         ("0", SCATTERED, CALL, Verdict.UNDECIDED, "takes what /proc, /sys or /dev/kmsg says"),
+        ("0", 'pages += kd_file_says("/proc/version", " 6.17");', CALL,
+         Verdict.UNDECIDED, "did not ask both kernels for the same outside"),
         ("0", LED, CALL, Verdict.UNDECIDED, "takes what /proc, /sys or /dev/kmsg says"),
         ("0", JUMPS, CALL, Verdict.UNDECIDED, "pages touched ("),
         ("0", DEEP, CALL, Verdict.UNDECIDED, "pages touched ("),
+        ("0", CHILD, "getpriority(PRIO_PROCESS, newer ? child : 0);", Verdict.UNDECIDED,
+         "getpriority argument 2 ("),
         ("0", EDGE, "process_vm_writev(getpid(), &from, 1, &into, 1, 0);",
          Verdict.UNDECIDED, "process_vm_writev data 2 (digest"),
         ("0", ARENA, "for (int n = 0; n < 256; n++) at[(newer ? n : 255 - n) * 4096] = 1;",

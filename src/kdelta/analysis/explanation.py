@@ -152,6 +152,16 @@ class Explanation:
         """Those that stand out, the largest first, or, of a change that is spread, its first."""
         return _by_size((*self.rising, *self.falling)) or self.functions[:_NAMED_AT_MOST]
 
+    def without(self, row: FunctionDelta | Rest) -> float | None:
+        """New/old of all if a function cost nothing on both kernels; None: nothing is left."""
+        old, new = (self.old_value or 0) - (row.old or 0), (self.new_value or 0) - (row.new or 0)
+        return new / old if old else None
+
+    def names(self, function: str) -> tuple[str, str]:
+        """What the old and the new kernel call a function that either calls so."""
+        pairs = ((row.was or row.function, row.function) for row in self.functions)
+        return next((pair for pair in pairs if function in pair), (function, function))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
@@ -232,16 +242,19 @@ def _compared(
     return Comparison(verdict=Verdict.INVALID, grade=found.grade, reasons=(*reasons, *faults))
 
 
-def shortened(found: Explanation, top: int | None) -> Explanation:
-    """The explanation with its first `top` functions, the others as one rest; None: with all."""
+def shortened(found: Explanation, top: int | None, least: float = 0.0) -> Explanation:
+    """The explanation with its first `top` functions, the others as one rest; None: with all.
+
+    least: instructions per window below which a row of both kernels is not listed.
+    """
     if top is None or found.refused or found.delta is None:
         return found
-    listed = found.functions[:top]
+    listed = [row for row in found.functions if max(row.old or 0, row.new or 0) >= least][:top]
     names = {row.function for row in listed}
     return replace(
         found,
-        functions=listed,
-        rest=rest(found.functions[top:], found.delta),
+        functions=tuple(listed),
+        rest=rest([row for row in found.functions if row.function not in names], found.delta),
         folded=tuple(one for one in found.folded if one[0] in names),
     )
 
@@ -601,57 +614,3 @@ def alike_work(one: Counter[str], work: Mapping[str, Counter[str]]) -> Iterator[
     for name, other in work.items() if len(work) <= _MOST_COMPARED else ():
         if (one & other).total() >= ALIKE * (one | other).total() > 0:
             yield name
-
-
-# ---- which functions of the kernel scenarios executed --------------------------------------------
-
-# Only functions that the compiler left to themselves: what was inlined is its caller.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CoveredFunction:
-    """A function that ran.  scenarios: that executed it, with the most instructions in a window."""
-
-    function: str
-    scenarios: tuple[tuple[str, int], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Coverage:
-    """Of a run: functions by name, and of each scenario how many, and how many it has alone."""
-
-    run_id: str
-    kernels: tuple[str, ...]
-    functions: tuple[CoveredFunction, ...]
-    scenarios: tuple[tuple[str, int, int], ...]
-
-
-def coverage(record: RunRecord) -> Coverage:
-    """What ran in the windows of every scenario of a run, on any of its kernels."""
-    found: dict[str, dict[str, int]] = {}
-    names = list(dict.fromkeys(scenarios(record)))
-    for workload, scenario in names:
-        reference = f"{workload}:{scenario}"
-        for arm in counted(record, workload, scenario):
-            for trial in arm.used:
-                for row in trial.result.exact.functions if trial.result else ():
-                    name = base_name(row.function)
-                    if row.insns and name != USER and not name.startswith("["):
-                        own = found.setdefault(name, {})
-                        own[reference] = max(own.get(reference, 0), row.insns)
-    references = [":".join(name) for name in names]
-    alone = [next(iter(own)) for own in found.values() if len(own) == 1]
-    return Coverage(
-        run_id=record.run_id,
-        kernels=tuple(arm.label for arm in record.arms),
-        functions=tuple(
-            CoveredFunction(
-                function=name,
-                scenarios=tuple(sorted(own.items(), key=lambda row: (-row[1], row[0]))),
-            )
-            for name, own in sorted(found.items())
-        ),
-        scenarios=tuple(
-            (one, sum(one in own for own in found.values()), alone.count(one)) for one in references
-        ),
-    )

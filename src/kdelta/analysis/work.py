@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import permutations
@@ -109,14 +109,20 @@ Side = Sequence[tuple[TrialDetails, str]]
 
 
 def compared(found: Explanation, old: Side, new: Side) -> WorkExplanation:
-    """Compare what the windows of two kernels did; found: with all functions."""
+    """Compare what the windows of two kernels did; found: with all functions, which name them."""
     if found.refused:
         return WorkExplanation(explanation=found)
+    names = {row.was: row.function for row in found.functions if row.was}
+
+    def named(function: str) -> str:
+        own = base_name(function)
+        return names.get(own, own)
+
     work: list[defaultdict[Kind, Counter[str]]] = []
     for side in (old, new):
         counts: defaultdict[Kind, Counter[str]] = defaultdict(Counter)
         for row in (row for told, phase in side for row in told.work.get(phase, ())):
-            counts[row.kind][base_name(row.function)] += row.count
+            counts[row.kind][named(row.function)] += row.count
         work.append(counts)
     return WorkExplanation(
         explanation=found,
@@ -124,8 +130,8 @@ def compared(found: Explanation, old: Side, new: Side) -> WorkExplanation:
             *(_kind("work", kind, *(counts[kind] for counts in work)) for kind in Kind),
             *(_calls(found, kind) for kind in Called),
         ),
-        memory=_lines(old, new, "memory", _MEMORY),
-        sharing=shared(old, new),
+        memory=_lines(old, new, "memory", _MEMORY, named),
+        sharing=_lines(old, new, "sharing", _SHARING, named),
         layout=(*_pairs(old, new, new=True), *_pairs(new, old, new=False)),
         values=tuple(_values(old, new)),
     )
@@ -164,7 +170,7 @@ _SHARING = {
 
 def shared(old: Side, new: Side) -> tuple[KindDelta, ...] | None:
     """The lines that CPUs take from each other, by object; None where they were not recorded."""
-    return _lines(old, new, "sharing", _SHARING)
+    return _lines(old, new, "sharing", _SHARING, base_name)
 
 
 def objects_moved(rows: Sequence[KindDelta], operations: int) -> Iterator[tuple[str, float]]:
@@ -216,9 +222,12 @@ def _pairs(apart: Side, together: Side, *, new: bool) -> Iterator[FieldPair]:
 
 
 def _lines(
-    old: Side, new: Side, part: str, groups: Mapping[str, str]
+    old: Side, new: Side, part: str, groups: Mapping[str, str], called: Callable[[str], str]
 ) -> tuple[KindDelta, ...] | None:
-    """What a part of the details has of lines, by what they are; None where it was not recorded."""
+    """What a part of the details has of lines, by what they are; None where it was not recorded.
+
+    called: the name of a function, by the one that was recorded.
+    """
     tables: list[defaultdict[str, list[MemoryRow | SharingRow]]] = []
     for side in (old, new):
         tables.append(defaultdict(list))
@@ -235,7 +244,7 @@ def _lines(
             touched: list[Counter[str]] = [Counter(), Counter()]
             for own, table in zip(touched, tables, strict=True):
                 for row in table[what]:
-                    own[base_name(row.function)] += getattr(row, name)
+                    own[called(row.function)] += getattr(row, name)
             old_of, new_of = touched
             totals = old_of.pop(EVERYWHERE, 0), new_of.pop(EVERYWHERE, 0)
             if any(totals):

@@ -13,6 +13,7 @@ import hashlib
 import os
 import re
 import select
+import shutil
 import subprocess
 import tempfile
 import time
@@ -116,6 +117,9 @@ def run(
             os.close(writer)
 
         def answered() -> bool:
+            if os.fstat(output.fileno()).st_size > _MOST_PRINTED:
+                cause = f"{argv[0]} printed more than {_MOST_PRINTED >> 20} MiB"
+                raise InfraError(cause, action=process.action(argv[0]))
             return sign_of_life is None or bool(sign_of_life.search(_printed(output)))
 
         try:
@@ -146,10 +150,9 @@ def _follow(
         if spent > timeout:
             action = "check the connection to the package mirror and try again"
             raise InfraError(f"apt did not end within {timeout:.0f} s", action=action)
-        if spent > PATIENCE_S and not asked:
-            asked = True
-            if not answered():
-                return False
+        if not answered() and spent > PATIENCE_S and not asked:
+            return False
+        asked |= spent > PATIENCE_S
         if not select.select([reader], [], [], _POLL_S)[0]:
             continue
         chunk = os.read(reader, 4096)
@@ -285,6 +288,7 @@ def _entries(etc: Path) -> Iterator[Mapping[str, str]]:
 
 
 _MOST_LIST = 1 << 20
+_MOST_PRINTED = 64 << 20
 
 
 def _text_of(path: Path) -> str:
@@ -296,6 +300,7 @@ def _text_of(path: Path) -> str:
 MAX_AGE_S = 12 * 3600.0
 RETRY_S = 15 * 60.0
 _UPDATE_S = 1800.0
+_LEAST_FREE = 16 << 20  # apt-get waits for ever on a disk that is full as it begins
 _DOWNLOAD_S = 3 * 3600.0
 _FORMAT = 1
 
@@ -467,6 +472,8 @@ class AptRoot(Generic[Entry]):
         mirrors = configured_mirrors(self._etc)
         text = stanzas(mirrors, self.lists, self.arch, keyring())
         write_aside(self.root / "sources.d" / "kdelta.sources", text.encode())
+        if shutil.disk_usage(self.root).free < _LEAST_FREE:
+            raise cache.disk_full(self.root)
         argv, label = ["apt-get", "-q", "-c", str(self._config), "update"], f"{self.lists} lists"
         done = run(argv, timeout=_UPDATE_S, label=label, progress=progress, sign_of_life=_REACHED)
         reached = _REACHED.search(done.output.encode()) is not None

@@ -57,10 +57,18 @@ _WAITS_POINTS = 1.0  # of all cycles: from which a lock is named
 _OTHER_TEST = 100  # contradictions, from which a table is of another test
 _MOST_COUNTED = 2.0**64
 _FAULTS = 0.5  # an operation: from which a test takes page faults
+_OTHER_LOOP = 2.0  # times as many, from which a loop is another one
 _ROUNDED = 0.02  # logarithm: what two figures of one thing may differ by
+_RELEASE = re.compile(r"(?:deb:|tree:)?(\d{1,6})\.(\d{1,6})(?:\.([1-9]\d{0,5}))?(?![\d.])")
 _PERCENT = re.compile(r"([-+]?)([0-9]{1,15}(?:\.[0-9]{1,15})?)%")
 _TEST_PARAMETERS = ("test", "mode", "ipc", "option_a")  # these say which loop it is
 _DEVICE_PARAMETERS = ("disk", "fs", "fs2", "fstype", "nr_ssd", "nr_pmem")  # what no scenario has
+# Tests by suite that execute no path of the kernel, and where they run.
+_VDSO, _USER = "the vDSO, in user space", "user space alone"
+_OUTSIDE = {
+    "stress-ng": {"vdso": _VDSO, **dict.fromkeys(("cpu", "matrix", "nop", "vecmath"), _USER)},
+    "unixbench": dict.fromkeys(("dhry2reg", "whetstone-double"), _USER),
+}
 # What is better of the robot's own metrics, from etc/index-perf-all.yaml of lkp-tests.
 _MORE = (
     *("*.throughput", "aim7.jobs-per-min", "aim9.*.ops_per_sec", "filebench.sum_operations/s"),
@@ -141,8 +149,7 @@ class RobotReport:
 def other_faults(report: RobotReport, counted: float) -> str:
     """Why a scenario that takes so many page faults per operation is not the test, a sentence.
 
-    "" where the mail does not say how many its test takes, or where both take some or none: an
-    operation of a scenario may be several of the test's.
+    "" where the mail does not say how many its test takes, or where both take none or as many.
     """
     old = {one.metric: one.old for one in report.rows}
     suite, stat = report.suite, "perf-stat.ps"
@@ -152,7 +159,8 @@ def other_faults(report: RobotReport, counted: float) -> str:
         own = [old.get(f"{stat}.page-faults"), done / length if done and length else None]
     faults, operations = own
     told = faults / operations if faults is not None and operations else counted
-    if not (told >= _FAULTS > 10 * counted or counted >= _FAULTS > 10 * told):
+    fewer, most = sorted((told, counted))
+    if most < _FAULTS or most <= _OTHER_LOOP * fewer:
         return ""
     what = f"your test takes {told:.3g} page faults an operation, and the scenario {counted:.3g}"
     return f"{what}: it is another loop"
@@ -390,15 +398,25 @@ def direction(report: RobotReport, row: RobotRow, better: str) -> Direction:
     raise SpecError(cause, place=report.place, action=action)
 
 
+def _test_words(report: RobotReport, row: RobotRow) -> set[str]:
+    """What names the test: values of its parameters, parts of the metric between suite and unit."""
+    values = {value.lower() for name, value in report.parameters if name in _TEST_PARAMETERS}
+    return values | set(row.metric.lower().split(".")[1:-1])
+
+
+def outside(report: RobotReport, row: RobotRow) -> str:
+    """Where a test runs that is known to execute no path of the kernel, "" of all others."""
+    every = _OUTSIDE.get(report.suite.lower(), {})
+    return next((every[word] for word in sorted(_test_words(report, row)) if word in every), "")
+
+
 def scenario_of(report: RobotReport, row: RobotRow) -> str:
     """The scenario that lists the suite and the test among its `robots`.
 
-    A name fits where its first word is the suite and every other word is a value of a parameter
-    that names the test, or a part of the metric between suite and unit.  The longest name counts.
-    Raises SpecError where none fits, or several scenarios do.
+    A name fits where its first word is the suite and every other word names the test.  The longest
+    name counts.  Raises SpecError where none fits, or several scenarios do.
     """
-    values = {value.lower() for name, value in report.parameters if name in _TEST_PARAMETERS}
-    values |= set(row.metric.lower().split(".")[1:-1])
+    values = _test_words(report, row)
     found: dict[str, int] = {}
     suite: list[str] = []
     for reference in plan.surveyed(field=True):
@@ -442,19 +460,29 @@ def apart(report: RobotReport, old: str, new: str) -> str:
     """Why a difference of these kernels is not this commit's alone, a sentence; "" where it is.
 
     It is where one is the other with the commit, or without, and where both are commits of a tree
-    with this one between them.  Raises SpecError where `old` has it and `new` lacks it.
+    with this one between them.  Raises SpecError where `old` has it and `new` lacks it, and where
+    `old` is the later release.
     """
     commit = report.commit[:12]
     commits = _with_it_alone(commit, old, new) or _commits_between(commit, old, new)
-    if commits < 0:
-        cause = f"{printable(old, 80)} has {commit}, and {printable(new, 80)} lacks it"
+    first, last = printable(old, 80), printable(new, 80)
+    if commits < 0 or _is_newer(old, new):
+        has = f"{first} has {commit}, and {last} lacks it"
+        cause = has if commits < 0 else f"{first} is newer than {last}"
         raise SpecError(cause, place="--kernels", action="name them in the other order")
     if commits == 1:
         return ""
-    names = f"{printable(old, 80)} and {printable(new, 80)}"
+    names = f"{first} and {last}"
     if commits:
         return f"{commit} is one of {commits} commits between {names}, and this is of all of them."
     return f"Nothing proves that {commit} lies between {names}: this is of all that differs there."
+
+
+def _is_newer(old: str, new: str) -> bool:
+    """True where both are releases and the first is the later one, as far as both have numbers."""
+    was, now = (_RELEASE.match(each) for each in (old, new))
+    pairs = zip(was.groups(), now.groups(), strict=True) if was and now else ()
+    return next((int(a) > int(b) for a, b in pairs if a and b and a != b), False)
 
 
 def _with_it_alone(commit: str, old: str, new: str) -> int:

@@ -139,7 +139,8 @@ def verify(file: Path) -> None:
 @contextlib.contextmanager
 def _unpacked(file: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="kdelta-bundle-") as name:
-        packing.unpack(file, Path(name))
+        with reporting():
+            packing.unpack(file, Path(name))
         dependencies.check_format(Path(name), file)
         yield Path(name)
 

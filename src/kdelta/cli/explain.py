@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""`kdelta explain` and `kdelta coverage`: what ran in a stored run, and what differs."""
+"""`kdelta explain`: what ran in a stored run, and what differs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EXIT_INVALID = 1  # the comparison is INVALID and was refused
 
 
 # Which view of an explanation is asked for.
-_VIEW = ("top", "calls", "part", "function", "picture", "output")
+_VIEW = ("top", "details", "calls", "part", "function", "picture", "output")
 
 
 @click.command()
@@ -44,6 +44,7 @@ _VIEW = ("top", "calls", "part", "function", "picture", "output")
     metavar="N",
     help=f"List N functions. [default: {explanation.TOP}; with --json and --csv all]",
 )
+@click.option("--details", is_flag=True, help="Also the legend, and what is nearly zero.")
 @click.option("--force", is_flag=True, help="List functions although the comparison is INVALID.")
 @click.option("--calls", is_flag=True, help="Tell it by call paths (of a run with --probe calls).")
 @click.option("--work", "part", flag_value="work", help="Tell it by kinds of instructions.")
@@ -104,6 +105,7 @@ def _print(
     recorded: Recorded,
     *,
     top: int | None,
+    details: bool,
     calls: bool,
     part: str | None,
     function: str | None,
@@ -111,7 +113,7 @@ def _print(
     output: Path | None,
 ) -> None:
     if part:
-        print_found(form, page.WORK_VIEW, (recorded.work(), part))
+        print_found(form, page.WORK_VIEW, (recorded.work(), part), details=details)
         return
     if function:
         old, new = recorded.ran(function)
@@ -120,13 +122,16 @@ def _print(
             raise SpecError(f"nothing of {quoted(function)} ran in these windows", action=action)
         print_found(form, page.CODE_VIEW, ExecutedCode(whole, function, old, new))
         return
-    found = explanation.shortened(whole, explanation.TOP if top is None and not form else top)
+    at_most = explanation.TOP if top is None and not form else top
+    least = 0.0 if details or form else page.Scale.of(whole).least
+    found = explanation.shortened(whole, at_most, least)
     work = difference = None
     with contextlib.suppress(SpecError):
         work = None if form else recorded.work()
     with contextlib.suppress(SpecError):
         difference = None if form else recorded.paths(found).difference
-    told = {} if form else {"sentences": difference_sentences(found, difference, work)}
+    told: dict[str, Any] = {"details": details}
+    told |= {} if form else {"sentences": difference_sentences(found, difference, work)}
     if not calls:
         print_found(form, page, found, **told)
         return
@@ -155,15 +160,3 @@ def _kernels(record: RunRecord, old: str | None, given: dict[str, Any]) -> tuple
     given["scenario"] = f"{headline.ladder.workload}:{headline.ladder.scenario}"
     given["point"] = given["point"] or headline.ladder.point or None
     return headline.step.old, headline.step.new
-
-
-@click.command()
-@options.run_argument
-@options.formats
-@options.runs_directory
-def coverage(run: str, runs: Path, form: str) -> None:
-    """Show which functions of the kernel the scenarios of RUN executed.
-
-    Of stored counts: nothing is booted.  A survey's run covers all short scenarios.
-    """
-    print_found(form, page.COVERAGE_VIEW, explanation.coverage(one_record(runs, run)))

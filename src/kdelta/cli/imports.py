@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -163,33 +163,31 @@ def ask(
     Read are the table of the MAIL and its declared fields: commit, testcase, parameters. What they
     do not declare has to be given as an option. Where the table has rows of perf stat, its own
     figures are answered first, without a boot. Of a test of several tasks, the lines that they
-    take from each other are counted, too. Exits with 4 when the counts decide nothing.
+    take from each other are counted, too. Exits with 4 when the counts decide nothing, or nothing
+    proves that the commit lies between the kernels.
     """
     if scenario:
         workload.parse_reference(scenario)
     report = robot.read(mail)
     row = robot.chosen(report, metric)
     direction = robot.direction(report, row, better or "")
-    asked = [*check_page.robot_heading(report, row)]
+    heading = [*check_page.robot_heading(report, row)]
     if row.within:
-        say(*asked)
+        say(*heading)
         click.get_current_context().exit(EXIT_UNDECIDED)
+    if not scenario and (place := robot.outside(report, row)):
+        say(f"The test runs in {place}: no path of the kernel.", *heading)
+        return
     own = robot.split(report, row, direction)
     turns = robot.in_turns(report, own)
     both = f"tree:PATH@{report.parent},tree:PATH@{report.commit[:12]}"
-    asked = [*([check_page.robot_split(own, row)] if own else []), *asked]
     if own and kernels is None:
-        say(*asked)
+        say(check_page.robot_split(own, row), *heading)
         what = "functions, and which lines its tasks share" if turns else "functions"
         say(f"Which {what}: `kdelta ask {shlex.quote(str(mail))} --kernels {both}`")
         click.get_current_context().exit(EXIT_UNDECIDED if own.deviates else 0)
     loop = scenario or robot.scenario_of(report, row)
-    action = f"name the kernels without and with the commit: --kernels {both}"
-    words = options.words(kernels or "")
-    if len(words) != 2:
-        cause = f"{kernels} are not two kernels" if kernels else "the mail names no kernels of here"
-        raise SpecError(cause, place="--kernels" if kernels else report.place, action=action)
-    old, new = words
+    old, new = _two(kernels, report, both)
     apart = robot.apart(report, old, new)  # the wrong order is told before anything is counted
     counting = picked(means, ("wanted_qemu", "jobs", "again", "trust"))
     count = partial(compare.count_pair, old, new, report=partial(say, err=True), **counting)
@@ -197,25 +195,36 @@ def ask(
         ((before, after),) = count(scenarios=[loop], progress=progress)
     case, why = compare.between(before, after)
     other = robot.other_faults(report, before.faults)
-    if not (apart or other):
-        say(*_not_executed(before, after))
+    lost = "" if apart or other else _not_executed(before, after)
+    asked = [*([check_page.robot_split(own, row, concluded=not lost)] if own else []), *heading]
+    apart = "" if other else apart  # the counts say nothing at all
+    told = partial(check_page.robot_answer, row, direction, case, other or why)
     where = f"{loop}, {old} -> {new}"
-    counted = [
-        *check_page.robot_answer(row, direction, case, other or why, where, own=own, apart=apart)
-    ]
-    say(*((*asked, *counted) if apart and own else (*counted, *asked)))
+    answer = [lost] if lost else [*told(where, own=own, apart=apart)]
+    say(*((*asked, *answer) if apart and own else (*answer, *asked)))
     with reporting() as progress:
         shared = count(scenarios=turns, progress=progress, probes=[SHARING]) if turns else []
     for one in shared:
         say(*check_page.robot_lines(*compare.between(*one), compare.objects(*one)))
-    if apart or why or other:
+    if apart or other or (why and not lost):
         click.get_current_context().exit(EXIT_UNDECIDED)
 
 
-def _not_executed(before: compare.Counted, after: compare.Counted) -> Iterator[str]:
-    """That no function which differs between two kernels was executed, where it is so."""
-    if before.functions and after.functions:
-        changed, _ = compare.changed_code(before.kernel, after.kernel)
-        if not changed & (before.functions | after.functions):
-            lost = f"{few(sorted(changed), 3)} did not run" if changed else _NO_CODE
-            yield f"Your test does not execute this commit: {lost}."
+def _two(kernels: str | None, report: robot.RobotReport, both: str) -> list[str]:
+    """The two kernels to count.  both: how they would be named.  Raises SpecError."""
+    words = options.words(kernels or "")
+    if len(words) != 2:
+        cause = f"{kernels} are not two kernels" if kernels else "the mail names no kernels of here"
+        action = f"name the kernels without and with the commit: --kernels {both}"
+        raise SpecError(cause, place="--kernels" if kernels else report.place, action=action)
+    return words
+
+
+def _not_executed(before: compare.Counted, after: compare.Counted) -> str:
+    """That no function which differs between two kernels was executed; "" where one was."""
+    ran = before.functions | after.functions
+    changed, _ = compare.changed_code(before.kernel, after.kernel)
+    if not (before.functions and after.functions) or changed & ran:
+        return ""
+    lost = f"{few(sorted(changed), 3)} did not run" if changed else _NO_CODE
+    return f"Your test does not execute this commit: {lost}."

@@ -17,7 +17,7 @@ from kdelta import arch, toolchains
 from kdelta import cache as store
 from kdelta.archive.apt import Archive
 from kdelta.cli.options import FOLDER, KERNEL, json_option, trust_option
-from kdelta.cli.printing import output_path, print_json, print_table, reporting
+from kdelta.cli.printing import output_path, print_json, print_table, reporting, say
 from kdelta.errors import SpecError
 from kdelta.guests import qemu as qemus
 from kdelta.kernels import debian, reference
@@ -74,7 +74,7 @@ def list_command(*, arch: str, flavour: str, as_json: bool) -> None:
     _print_offers(chosen, arch, flavour)
     stale = [f"{name} ({day})" for name, day in reference.opened(arch).suites().items() if day]
     if stale:
-        click.echo(f"Past their date, signature valid: {', '.join(stale)}")
+        say(f"Past their date, signature valid: {', '.join(stale)}")
 
 
 @kernels.command()

@@ -43,7 +43,6 @@ COMMANDS = {
     "show": ("show:show", "Show a run: the ladder, the verdicts, the step."),
     "explain": ("explain:explain", "Show which functions make two kernels differ."),
     "audit": ("show:audit", "Show the machine and page state of each trial."),
-    "coverage": ("explain:coverage", "Show which functions scenarios executed."),
     "codegen": ("codegen:codegen", "Compare what compilers made of a function."),
     "commit": ("check:commit", "Say what one commit does to the paths that execute it."),
     "check": ("check:check", "Say what a patch series does to the paths it changes."),
@@ -76,13 +75,12 @@ kdelta runs status latest
 kdelta show latest --json
 kdelta explain latest 6.16 6.17 --top 5
 kdelta audit latest
-kdelta coverage latest
 kdelta codegen mincore_pte_range --kernels 6.16,6.17
-kdelta codegen mm/mincore.o:mincore_pte_range --source deb:6.17.8 --compilers gcc-12,gcc-14
+kdelta codegen mm/mincore.o:mincore_pte_range --source deb:6.17.8
 kdelta commit f822a9a81a31 --tree ~/linux
 kdelta check series.mbox --base ~/linux@v6.17
 kdelta bisect releases mincore:no_thp_pte_scan_64m --good 6.16 --bad 7.2
-kdelta bisect commits mincore:no_thp_pte_scan_64m --tree ~/linux --good v6.18 --bad v6.19
+kdelta bisect commits unmap:munmap --tree ~/linux --good v6.18 --bad v6.19
 kdelta gate latest --against 6.16 --kernel 6.17 --junit
 kdelta report latest --mail -o report.txt
 kdelta bundle make latest -o run.tar
@@ -118,13 +116,13 @@ EPILOG = """\
 \b
 Exit codes:
   0    success
-  1    the run finished, but a trial failed; the comparison asked for is INVALID;
-       a bundle or a reproduction is not what it should be
+  1    the run finished, but a trial failed; the comparison asked for is
+       INVALID; a bundle or a reproduction is not what it should be
   2    wrong usage, or an input file that is wrong
   3    this machine: a missing tool, no mirror, no disk space, a damaged run;
        every trial of a run failed
-  4    `kdelta gate`, `check`: nothing to fail on, but something could not be judged;
-       `kdelta ask`, `commit`: the counts decide nothing
+  4    `kdelta gate`, `check`: nothing to fail on, but something could not be
+       judged; `kdelta ask`, `commit`: the counts decide nothing
   70   a bug in kdelta
   130  interrupted
 """

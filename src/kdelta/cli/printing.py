@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TextIO
 
@@ -33,9 +32,7 @@ if TYPE_CHECKING:
 
 STDOUT = Path("-")
 _ELSEWHERE = 80  # columns where no terminal and no COLUMNS say how many there are
-_GAP = 2
 _NARROWEST_PAGE = 40
-_NARROWEST = 20  # of the column that is wrapped
 
 
 def wants_colour(stream: TextIO, environ: Mapping[str, str]) -> bool:
@@ -146,22 +143,10 @@ def print_table(
     wrap: str = "",
     indent: int = 0,
 ) -> None:
-    """Print a table as wide as a page; heads that are all empty are left out.
-
-    right: heads of columns that align right.  wrap: head of the column that is wrapped so that
-    the table fits; without one it is the last.
-    """
-    cells = [[printable(cell) for cell in row] or [""] * len(heads) for row in rows]
-    widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
-    at = heads.index(wrap) if wrap else len(heads) - 1
-    left = page_width() - indent - _GAP * (len(heads) - 1) - sum(widths) + widths[at]
-    table: list[list[str]] = []
-    for row in cells:
-        first, *more = filled(row[at], max(left, _NARROWEST)) or [""]
-        table.append([*row[:at], first, *row[at + 1 :]])
-        table += [[line * (place == at) for place in range(len(heads))] for line in more]
-    for spans in islice(table_of(heads, table, right=right), int(not any(heads)), None):
-        click.echo(f"{' ' * indent}{''.join(span.text for span in spans)}".rstrip())
+    """Print a table as wide as a page, behind blanks (table.columns.table_of)."""
+    table = table_of(heads, [row or [""] * len(heads) for row in rows], right=right, wrap=wrap)
+    for line in plain(table, page_width() - indent).splitlines():
+        click.echo(f"{' ' * indent}{line}".rstrip())
 
 
 P = ParamSpec("P")

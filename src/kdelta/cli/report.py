@@ -89,7 +89,8 @@ def report(
     workloads = {sent.get(name, name): one for name, one in known.items()}
     head = found.headline.ladder if found.headline else found.report.ladders[0]
     program = next((programs.asked(file_of(one)) for one in sent if sent[one] == head.workload), "")
-    letter = mails.Letter(workloads=workloads, program=program, newest=_not_counted(found, head))
+    newest = not_counted(head) if found.headline and not found.timed else ""
+    letter = mails.Letter(workloads=workloads, program=program, newest=newest)
     explained = found.explanation
     rows = (*explained.rising, *explained.falling) if explained else ()
     functions = [row.function for row in rows if row.function.isidentifier()][:_NAMED]
@@ -151,10 +152,10 @@ def _readiness(found: Claim, letter: mails.Letter) -> str:
     return f"Ready, but for {'; '.join(to_do)}" if to_do else "Ready"
 
 
-def _not_counted(found: Claim, ladder: Ladder[Any]) -> str:
+def not_counted(ladder: Ladder[Any]) -> str:
     """The newest series of the archive, as its index is here, if no kernel of a ladder is of it."""
     kernel = ladder.rungs[-1].kernel
-    if found.headline is None or found.timed or not kernel.version:
+    if not kernel.version:
         return ""
     flavour = reference.flavour_of(kernel.flavour, kernel.arch)
     offered = debian.offers(reference.opened(kernel.arch), flavour)

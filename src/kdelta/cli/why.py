@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import tempfile
 import threading
 from functools import partial
@@ -20,6 +21,7 @@ from kdelta.check import compare, interval
 from kdelta.cli import options
 from kdelta.cli.options import Means
 from kdelta.cli.printing import print_lines, reporting, say
+from kdelta.cli.report import not_counted
 from kdelta.cli.run import answered, check_scenarios, expanded, started
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunJournal
@@ -73,7 +75,13 @@ def why(what: str, old: str, new: str, runs: Path, means: Means, tree: Path | No
         say("a step may be chance: two more seeds are counted", err=True)
         found, journal = _counted(spec.with_settings(study, rounds=LEAST_SEEDS), runs, means)
     opened = _opened(found)
-    print_lines(page.lines(found, opened, workload.loadable([named.rpartition(":")[0]])))
+    newest = not_counted(found.report.ladders[0])
+    again = shlex.join(["kdelta", "why", what, old, newest])
+    newer = (
+        f"{newest}, the newest kernel of the archive, was not counted: `{again}`." if newest else ""
+    )
+    known = workload.loadable([named.rpartition(":")[0]])
+    print_lines(page.lines(found, opened, known, newer))
     change = page.first_change(found, opened)
     if tree and change:
         click.echo()

@@ -40,7 +40,7 @@ def list_command(*, as_json: bool) -> None:
         return
     for at, name in enumerate(names()):
         own = load(name)
-        click.echo("\n" * bool(at) + f"{own.name}: {own.title}")
+        say("\n" * bool(at) + f"{own.name}: {own.title}")
         rows = [(scenario.reference, scenario.summary) for scenario in own.scenarios]
         print_table(("", ""), rows, indent=2)
 

@@ -394,8 +394,9 @@ class Recorded:
         return replace(found, lines=lines_between(self.record, self.whole, self.point))
 
     def ran(self, function: str) -> tuple[tuple[ExecutedInsn, ...], tuple[ExecutedInsn, ...]]:
-        """What ran of a function under the old and the new kernel."""
-        old, new = (ran(self.folder, self.record, side, function) for side in self._sides)
+        """What ran of a function under the old and the new kernel, whatever each calls it."""
+        named = zip(self._sides, self.whole.names(function), strict=True)
+        old, new = (ran(self.folder, self.record, side, name) for side, name in named)
         return old, new
 
     @property

@@ -354,7 +354,7 @@ class SshHost:
     def __init__(self, remote: Remote, pool: HostPool) -> None:
         """pool: what it says of boots."""
         self.remote, self._boot_s = remote, pool.boot_s
-        self._boots_left, self._reset = pool.most_boots, pool.reset
+        self._boots_left, self._reset, self._told = pool.most_boots, pool.reset, 0.0
         self.told: Callable[[Stage], None] = lambda _stage: None
 
     def at(self, stage: Stage) -> None:
@@ -429,18 +429,20 @@ class SshHost:
     def reached(self) -> Running:
         """The boot it is in, waited for as long as a boot may take: it may be on its way."""
         self.at(Stage.REACHING)
-        was_reset, deadline = False, time.monotonic() + self._boot_s
+        was_reset, begun = False, time.monotonic()
+        deadline = begun + self._boot_s
         while True:
             try:
                 return self.running()
             except RefusedError:
                 raise
             except InfraError as error:
+                why = error.cause
                 if time.monotonic() > deadline:
                     if was_reset or not self._was_reset():
                         raise PoolError(error.cause, action=error.action) from error
                     was_reset, deadline = True, time.monotonic() + self._boot_s
-            self._pause()
+            self._pause(begun, why)
 
     def running(self) -> Running:
         """The boot it is in now."""
@@ -496,9 +498,9 @@ class SshHost:
         """The boot after the one it was in; where: it was sent, for a message."""
         self.at(stage := Stage.FALLING)
         for resets in (0, 1):
-            deadline = time.monotonic() + self._boot_s
-            while time.monotonic() < deadline:
-                self._pause()
+            begun = time.monotonic()
+            while time.monotonic() < begun + self._boot_s:
+                self._pause(begun, f"it was sent into {where}")
                 try:
                     now = self.running()
                 except InfraError:
@@ -526,7 +528,11 @@ class SshHost:
         self.remote.hang_up()
         return True
 
-    def _pause(self) -> None:
+    def _pause(self, begun: float, why: str) -> None:
+        """Wait a little; who waits longer hears of it."""
+        if (now := time.monotonic()) >= max(self._told, begun) + process.TOLD_S:
+            self._told = now
+            log.warning("waiting for %s, %.0f s so far: %s", self.remote.name, now - begun, why)
         if self.remote.cancelled.wait(_POLL_S):
             raise Cancelled
 

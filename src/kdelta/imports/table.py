@@ -483,6 +483,10 @@ def _places(found: Sequence[TableRow], column: str | None) -> list[int] | None:
         return None
     cells = [row[column] for row in found]
     keys = _moments(cells) or [cell.number() for cell in cells]
+    if len(set(keys)) == 1 < len(keys):
+        cause = f"column {quoted(column)} is the same in every row, so it tells no order"
+        action = f"write ignore = [{toml_text(column)}]"
+        raise SpecError(cause, place=cells[0].source, action=action)
     places = [0] * len(found)
     for rank, at in enumerate(sorted(range(len(found)), key=keys.__getitem__)):
         places[at] = rank

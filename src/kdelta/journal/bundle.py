@@ -102,7 +102,7 @@ def unpack(archive: Path, target: Path) -> None:
         raise _no_bundle(archive, words_of(error)) from error
     except (FileExistsError, NotADirectoryError) as error:
         raise _no_bundle(archive, "a file in it is there twice, or is a folder, too") from error
-    except (tarfile.TarError, EOFError, ValueError, RecursionError) as error:
+    except (tarfile.TarError, EOFError, ValueError, ArithmeticError, RecursionError) as error:
         raise _no_bundle(archive, printable(str(error), 300)) from error
     except OSError as error:
         cause, action = f"it cannot be unpacked: {words_of(error)}", "point TMPDIR elsewhere"

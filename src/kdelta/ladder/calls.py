@@ -145,18 +145,21 @@ def program_apart(
     if found.verdict is Verdict.INVALID or old.program is None or new.program is None:
         return
     step, apart = step_percent * old.value / 100, abs(new.faults - old.faults)
+    difference, is_step = new.value - old.value, found.verdict.is_step
     (least, most), (low, high) = old.program, new.program
+    own = max(low - most, 0) - max(least - high, 0)
+    decides = is_step is not (abs(difference - own) > step) or (difference - own) * difference < 0
     # An instruction that faults may be counted once more.
-    if max(low - most, least - high, 0) - apart > step_percent * most / 100:
+    if abs(own) > apart and (abs(own) - apart > step_percent * most / 100 or decides):
         yield (
             f"the program itself executed other instructions ({most:,} -> {high:,} a"
             " window, in user space), so it did not ask the two kernels for the same"
         )
     (least, most), (low, high) = old.behind, new.behind
     more = max(low - most, 0) - max(least - high, 0)  # what a seed moves is chance
-    whole = new.value - old.value + more
-    stands = not found.verdict.is_step or whole * (whole - more) > 0
-    kept = found.verdict.is_step == (abs(whole) > step) and found.verdict is not Verdict.UNDECIDED
+    whole = difference + more
+    stands = not is_step or whole * difference > 0
+    kept = is_step == (abs(whole) > step) and found.verdict is not Verdict.UNDECIDED
     if abs(more) > step and not (kept and stands):
         was, now = (most, low) if more > 0 else (least, high)
         yield (

@@ -18,7 +18,7 @@ from msgspec import Meta, Struct
 
 from kdelta.arch import ARCHES, Arch, of
 from kdelta.machine import cpu
-from kdelta.machine.identity import GuestIdentity
+from kdelta.machine.identity import GuestIdentity, MachineSeen
 from kdelta.procfs import chosen
 
 _THP = "/sys/kernel/mm/transparent_hugepage"
@@ -297,16 +297,21 @@ def mismatches(machine: MachineSettings, release: str, identity: GuestIdentity) 
         found.append(f"machine is {identity.machine}, asked for {machine.target.uname}")
     if (seen := identity.seen.cmdline) != machine.full_cmdline:
         found.append(f"command line is {seen!r}, asked for {machine.full_cmdline!r}")
-    return (*found, *_unlike_axes(machine, identity))
+    return (*found, *unlike(machine, identity.seen), *_unlike_files(machine, identity))
 
 
-def _unlike_axes(machine: MachineSettings, identity: GuestIdentity) -> Iterator[str]:
+def unlike(machine: MachineSettings, told: MachineSeen) -> Iterator[str]:
+    """What the guest says of itself, and was not asked to be."""
     for name, axis in AXES.items():
         asked = getattr(machine, name)
-        if axis.seen:
-            if not axis.fits(asked, seen := getattr(identity.seen, axis.seen)):
-                yield f"{name} is {seen or 'unknown'}, asked for {asked or axis.own}"
-        elif asked and axis.files:
+        if axis.seen and not axis.fits(asked, seen := getattr(told, axis.seen)):
+            yield f"{name} is {seen or 'unknown'}, asked for {asked or axis.own}"
+
+
+def _unlike_files(machine: MachineSettings, identity: GuestIdentity) -> Iterator[str]:
+    for name, axis in AXES.items():
+        asked = getattr(machine, name)
+        if not axis.seen and asked and axis.files:
             for path, text in axis.files(asked):
                 if (got := chosen(identity.files.get(path, ""))) != text:
                     yield f"{name}: {path} is {got or 'unknown'}, asked for {text}"

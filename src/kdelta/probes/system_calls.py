@@ -60,7 +60,7 @@ _CLOCKS = {
     "riscv64": ("rdtime", rb"[\x73\xf3][\x20-\x2f][\x00\x10\x20]\xc0"),  # and rdcycle, rdinstret
 }
 # What arguments point at, in the order of plugin/pointed.h.
-_KINDS = "sabgviwdmknfoctjrHhexpMURONBTGQCW"
+_KINDS = "sabgviwdmknfoctjrHhexpMURONBTGQCWKY"
 _RESULT = 6  # behind the arguments
 _CONTENTS = _RESULT + 8  # of what the kernel wrote, behind the call and its arguments
 
@@ -79,7 +79,8 @@ class _Call:
 
     def is_number(self, which: int) -> bool:
         """Is an argument one, from 0, or the result?"""
-        return not self.result if which == _RESULT else bool(self.places("n") >> which & 1)
+        numbers = self.places("n") | self.places("t")
+        return not self.result if which == _RESULT else bool(numbers >> which & 1)
 
 
 @cache
@@ -109,9 +110,11 @@ def pointed(names: Mapping[int, str]) -> str:
 
 def _rows(number: int, name: str) -> Iterator[str]:
     call = table().get(name, _UNKNOWN)
-    files, numbers = call.places("f"), call.places("n")
-    if files or numbers:
-        yield f"{number}.0.{_KINDS.index('N')}.1.0.{files}.{numbers}"
+    files, numbers, tasks = (call.places(letter) for letter in "fnt")
+    if files or numbers or tasks:
+        yield f"{number}.0.{_KINDS.index('N')}.1.0.{files}.{numbers | tasks}"
+    if tasks:
+        yield f"{number}.0.{_KINDS.index('Y')}.1.0.0.{tasks}"
     for argument, kind, each, count, base, words in call.pointed:
         size = each or (56 if kind in "mk" else 1)
         mask = sum(1 << int(word) for word in words)

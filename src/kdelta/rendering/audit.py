@@ -81,7 +81,7 @@ def _fact(group: Sequence[FactCheck]) -> Iterator[Span | str]:
     yield ", ".join(one.when for one in group)
     yield ABSENT if fact.want == "free" else short(fact.want, 16)
     yield Span(fact.verdict, _FACT_TONES.get(fact.verdict, Tone.BAD))
-    yield short(_seen(fact), 34)
+    yield _seen(fact)
 
 
 def _machine(check: MachineCheck, arm: str) -> Iterator[Span | str]:
@@ -102,12 +102,12 @@ def _seen(fact: FactCheck) -> str:
 
 
 def _summary(audit: Audit) -> Iterator[Line]:
-    done = f"completed {audit.completed}/{audit.planned}"
     flags = [(name, getattr(audit, name), good) for name, (good, _) in _FLAGS.items()]
-    told = [(f"{name} {answer}  ", answer is good) for name, answer, good in flags]
-    told.append((done, audit.completed == audit.planned))
+    told = [(f"{name} {answer}", answer is good) for name, answer, good in flags]
     skipped = f" ({audit.skipped} skipped)" if audit.skipped else ""
-    yield (*(Span(text, Tone.GOOD if good else Tone.BAD) for text, good in told), Span(skipped))
+    done = f"completed {audit.completed}/{audit.planned}{skipped}"
+    for text, good in (*told, (done, audit.completed == audit.planned)):
+        yield (Span(text, Tone.GOOD if good else Tone.BAD),)
 
 
 def document(audit: Audit) -> tuple[str, Audit]:

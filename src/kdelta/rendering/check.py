@@ -472,8 +472,8 @@ _MEANS = {
 }
 
 
-def robot_split(found: RateSplit, row: RobotRow) -> str:
-    """What the mail's own figures say that its change is made of."""
+def robot_split(found: RateSplit, row: RobotRow, *, concluded: bool = True) -> str:
+    """What the mail's own figures say that its change is made of, and if concluded mostly."""
     told = ", ".join(
         f"{_PARTS[part]} {round(100 * ratio - 100, 1) + 0.0:+.1f} %"
         f" ({round(100 * found.shares[part])} % of it)"
@@ -482,7 +482,7 @@ def robot_split(found: RateSplit, row: RobotRow) -> str:
     change = f"the {row.percent:+g} % of {row.metric}"
     share = round(100 * found.shares["path"])
     said = f"Path length: {share} % of {change}, by the mail's own figures: {told}."
-    said += f" So {_MEANS[found.most]} it."
+    said += f" So {_MEANS[found.most]} it." * concluded
     if found.deviates:
         part = _PARTS[found.most]
         said = f"The mail's own figures do not say what {change} is: {told}, and {part}"
@@ -525,20 +525,16 @@ def robot_answer(
     and a rate of 100 / (100 + p).  why: it cannot be said.  where: scenario and kernels, in words.
     own: what the mail's figures say of it.  apart: why the count is of more than the commit.
     """
+    yield from filter(None, [apart])
     if why:
         yield f"Cannot be said: {why}."
-        yield from filter(None, [apart])
         return
     longer = 100 * ((case.new or 0.0) / (case.old or 1.0) - 1)
     moved = longer if better is Direction.LESS else 100 * (100 / (100 + longer) - 1)
     where = f"{where}: path {longer:+.2f} %"
     if own and not own.deviates and own.shares["path"] > 0 and moved * row.percent <= 0:
         share = f"By the robot's figures path length is {round(100 * own.shares['path'])} % of it"
-        if apart:
-            kernels = "our count of these kernels, which may differ in more than the commit,"
-            yield f"{share}; {kernels} does not show it ({where}) and says nothing of this commit."
-        else:
-            yield f"{share}; our count with and without the commit does not show it ({where})."
+        yield f"{share}; our count of these kernels does not show it ({where})."
     elif not longer:
         yield f"Not a path length: it is the same to the instruction ({where})."
     elif moved * row.percent <= 0:
@@ -547,4 +543,3 @@ def robot_answer(
         part = min(abs(moved), abs(row.percent))
         yield f"Path length explains {part:.1f} of {abs(row.percent):g} % ({where})."
     yield _ABOUT
-    yield from filter(None, [apart])

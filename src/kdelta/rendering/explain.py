@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What `kdelta explain` and `coverage` print: functions, paths, kinds of work, code, pictures."""
+"""What `kdelta explain` prints: functions, paths, kinds of work, code, pictures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kdelta.analysis.calls import (
     CauseKind,
     walked,
 )
-from kdelta.analysis.explanation import Coverage, Explanation, FunctionDelta, Presence, akin
+from kdelta.analysis.explanation import Explanation, FunctionDelta, Presence, akin
 from kdelta.analysis.work import FieldPair, KindDelta, ValueDelta, WorkExplanation, objects_moved
 from kdelta.disassembly.code import ExecutedInsn
 from kdelta.errors import SpecError
@@ -48,6 +48,7 @@ from kdelta.table.columns import (
 from kdelta.verdict.comparison import Verdict
 
 PATH_LENGTH = "This is path length. Whether it costs time is for a timing run on real hardware."
+_LEGEND = "x without: new/old of all, if the function cost nothing on both kernels."
 _NAME_WIDTH = 40
 _OPTION_FUNCTIONS = 6  # of the code of options, by name
 _BYTES = "bytes by string instructions"
@@ -56,8 +57,8 @@ _WINDOWS = ("run_id", "workload", "scenario", "phase", "old", "new", "operation"
 _HEAD = (
     "run", "workload", "scenario", "phase", "old_arm", "new_arm", "verdict", "grade", "function",
     "status", "operation", "operations", "old", "new", "delta", "old_per_operation",
-    "new_per_operation", "delta_per_operation", "share_percent", "calls_old", "calls_new",
-    "reasons",
+    "new_per_operation", "delta_per_operation", "share_percent", "ratio_without", "calls_old",
+    "calls_new", "reasons",
 )  # fmt: skip
 
 
@@ -67,6 +68,11 @@ class Scale:
 
     operations: int
     places: int
+
+    @property
+    def least(self) -> float:
+        """The count from which one is not printed as zero."""
+        return 0.5 * 10.0**-self.places * self.operations
 
     @classmethod
     def of(cls, explanation: Explanation) -> Scale:
@@ -130,8 +136,10 @@ def _opening(found: Explanation, sentences: Sequence[str] = ()) -> list[Line]:
     return lines
 
 
-def show(explanation: Explanation, *, sentences: Sequence[str] = ()) -> list[Line]:
-    """What `kdelta explain` prints; sentences: with which it begins."""
+def show(
+    explanation: Explanation, *, sentences: Sequence[str] = (), details: bool = True
+) -> list[Line]:
+    """What `kdelta explain` prints; sentences: with which it begins.  details: legends."""
     lines = _opening(explanation, sentences)
     if explanation.refused:
         return lines
@@ -145,12 +153,13 @@ def show(explanation: Explanation, *, sentences: Sequence[str] = ()) -> list[Lin
     )
     lines += [(), *paragraph(f"{unit}; run {explanation.run_id}")]
     lines += [*_functions(explanation), ()]
-    if explanation.delta and not _shares(explanation):
-        lines += paragraph("No shares are given: what rose and what fell nearly cancel.")
     lines += paragraph(renamed(explanation.functions), Tone.FAINT)
+    if not details:
+        return lines
+    lines += paragraph(_LEGEND, Tone.FAINT)
     for name, clones in explanation.folded:
         lines += paragraph(f"{name}: includes {', '.join(clones)}", Tone.FAINT)
-    return [*lines, *paragraph(PATH_LENGTH)]
+    return lines
 
 
 def option_sentences(found: Explanation) -> list[str]:
@@ -219,11 +228,12 @@ def called(row: FunctionDelta) -> str:
     return f"{short(row.function, _NAME_WIDTH)}{before}"
 
 
-# Of a row name, status, counts with the share, and calls; no status: what is no function.
+# Of a row name, status, counts with the share and the ratio without it, and calls; no status: what
+# is no function.
 _Row = tuple[
     str,
     str | None,
-    tuple[int | None, int | None, int | None, float | None],
+    tuple[int | None, int | None, int | None, float | None, float | None],
     tuple[int | None, int | None],
 ]
 
@@ -231,21 +241,24 @@ _Row = tuple[
 def _ranking(own: Explanation) -> Iterator[_Row]:
     """The functions, then those not listed as one, then the sum; last bytes, which are no count."""
     for row in own.functions:
-        counts = (row.old, row.new, row.delta, row.share)
+        counts = (row.old, row.new, row.delta, row.share, own.without(row))
         status = "renamed" if row.was else row.status
         yield row.function, status, counts, (row.calls_old, row.calls_new)
     none = (None, None)
     if (rest := own.rest) and rest.count:
-        counts = (rest.old, rest.new, rest.delta, rest.share)
+        counts = (rest.old, rest.new, rest.delta, rest.share, own.without(rest))
         yield f"other {rest.count} functions", None, counts, none
-    yield "sum", None, (own.old_value, own.new_value, own.delta, 100.0 if own.delta else None), none
+    share = 100.0 if own.delta else None
+    yield "sum", None, (own.old_value, own.new_value, own.delta, share, None), none
     if strings := own.strings:
-        yield _BYTES, None, (strings.old, strings.new, strings.delta, None), none
+        yield _BYTES, None, (strings.old, strings.new, strings.delta, None, None), none
 
 
 def _functions(own: Explanation) -> Iterator[Line]:
     scale, table = Scale.of(own), []
-    for name, status, (old, new, delta, share), calls in _ranking(own):
+    for name, status, (old, new, delta, _, without), calls in _ranking(own):
+        if name == _BYTES and max(old or 0, new or 0) < scale.least:
+            continue
         if status is None:
             tone = Tone.FAINT if name == _BYTES else Tone.BOLD
         else:
@@ -254,34 +267,29 @@ def _functions(own: Explanation) -> Iterator[Line]:
             short(name, _NAME_WIDTH),
             *(ABSENT if n is None and status else scale.fixed(n or 0) for n in (old, new)),
             scale.signed(delta or 0),
-            ABSENT if share is None or not _shares(own) else f"{share:.1f}",
-            *(_calls(each, own) for each in calls),
+            counts.times(without),
+            *(ABSENT if each is None else scale.each(each) for each in calls),
             status or "",
         )
         table.append([Span(cell, tone) for cell in cells])
-    heads = ("function", "old", "new", "delta", "share %", "calls old", "calls new", "status")
+    heads = ("function", "old", "new", "delta", "x without", "calls old", "calls new", "status")
     columns = [
         Column(head, cells, right=head in heads[1:-1])
         for head, cells in zip(heads, zip(*table, strict=True), strict=True)
     ]
-    # Where the width does not take all, the calls go: JSON and CSV have them.
-    return first_that_fits([columns, [*columns[:5], columns[-1]]])
-
-
-def _calls(calls: int | None, explanation: Explanation) -> str:
-    if calls is None:
-        return ABSENT
-    per_operation = calls / explanation.operations
-    if 0 < per_operation < 0.0005:
-        return "<0.001"
-    return f"{per_operation:.3f}" if per_operation < 1000 else f"{per_operation:.0f}"
+    # Where the width does not take all, the calls go, then the status: JSON and CSV have them.
+    return first_that_fits([columns, [*columns[:5], columns[-1]], columns[:5]])
 
 
 def document(explanation: Explanation) -> tuple[str, dict[str, Any]]:
     """See formats.View: every field of Explanation and what it holds."""
-    names = [field.name for field in fields(explanation)]
     comparison = picked(explanation.comparison, COUNTED)
-    return "explain", picked(explanation, names, comparison=comparison)
+    functions = [
+        picked(row, [*_names(FunctionDelta), "without"], without=explanation.without(row))
+        for row in explanation.functions
+    ]
+    names = _names(Explanation)
+    return "explain", picked(explanation, names, comparison=comparison, functions=functions)
 
 
 def table(explanation: Explanation) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
@@ -293,15 +301,15 @@ def table(explanation: Explanation) -> tuple[Sequence[str], list[tuple[Cell, ...
 
 
 def _rows(own: Explanation) -> Iterator[tuple[Cell, ...]]:
-    refused: list[_Row] = [("", "", (None, None, None, None), (None, None))]
+    refused: list[_Row] = [("", "", (None, None, None, None, None), (None, None))]
     scale = own.operations
-    for name, status, (*totals, share), calls in refused if own.refused else _ranking(own):
+    for name, status, (*totals, share, without), calls in refused if own.refused else _ranking(own):
         yield (
             own.run_id, own.workload, own.scenario, own.phase, own.old, own.new,
             own.comparison.verdict, own.comparison.grade,
             f"[{name}]" if status is None else name, status or "", own.operation, scale,
             *totals, *(None if count is None else count / scale for count in totals), share,
-            *calls, "; ".join(own.comparison.reasons),
+            without, *calls, "; ".join(own.comparison.reasons),
         )  # fmt: skip
 
 
@@ -317,7 +325,9 @@ _SELDOM = 0.1  # calls per operation below which it is said for how many there i
 _DEEPEST = 24  # levels of the tree that are indented
 
 
-def _show_calls(found: CallExplanation, *, sentences: Sequence[str] = ()) -> list[Line]:
+def _show_calls(
+    found: CallExplanation, *, sentences: Sequence[str] = (), details: bool = True
+) -> list[Line]:
     explanation, difference = found.explanation, found.difference
     lines = _opening(explanation, sentences)
     if difference is None:
@@ -337,13 +347,13 @@ def _show_calls(found: CallExplanation, *, sentences: Sequence[str] = ()) -> lis
     for delta, text, tone in rows:
         share = f"{round(100 * delta / whole)} %" if whole and _shares(explanation) else "-"
         table.append([Span(cell, tone) for cell in (scale.signed(delta), share, text)])
-    lines += table_of(("delta", "share", "cause"), table)
+    lines += table_of(("delta", "share", "cause"), table, right=("delta", "share"))
     found_branches = branches(difference.root, causes)
     cells = [branch_cells(row, scale) for row in found_branches[:_BRANCHES]]
-    lines += [(), *table_of(("delta", "own", "calls", "path"), cells)]
+    lines += [(), *table_of(("delta", "own", "calls", "path"), cells, right=("delta", "own"))]
     if (left := len(found_branches) - len(cells)) > 0:
         lines += paragraph(f"and {left} more branches; --json has all of them", Tone.FAINT)
-    return [*lines, (), *paragraph(PATH_LENGTH)]
+    return [*lines, (), *paragraph(PATH_LENGTH)] if details else lines
 
 
 def _telling(difference: CallDifference) -> Sequence[Cause]:
@@ -500,7 +510,7 @@ def _work_rows(found: WorkExplanation, part: str) -> tuple[KindDelta, ...]:
     return rows
 
 
-def _show_work(told: WorkPart) -> list[Line]:
+def _show_work(told: WorkPart, *, details: bool = True) -> list[Line]:
     found, part = told
     explanation = found.explanation
     lines = _opening(explanation)
@@ -513,12 +523,10 @@ def _show_work(told: WorkPart) -> list[Line]:
         lines += [(), *paragraph(_lines_claim(found, found.lines), Tone.BOLD)]
     if part == SHARING:
         lines += [line for each in found.layout[:_PAIRS] for line in paragraph(_pair(found, each))]
-    least = _LEAST_LISTED * explanation.operations
+    least = _LEAST_LISTED * explanation.operations if part == SHARING else scale.least
     for group in dict.fromkeys(row.group for row in every):
-        lines.append(())
         rows = [row for row in every if row.group == group]
-        known = [row for row in rows if row.old or row.new]
-        shown = [row for row in known if part != SHARING or max(row.old, row.new) >= least]
+        shown = [row for row in rows if max(row.old, row.new) >= least]
         table = []
         for row in shown:
             counts = scale.plain(row.old), scale.plain(row.new), scale.signed(row.delta)
@@ -526,11 +534,12 @@ def _show_work(told: WorkPart) -> list[Line]:
             table.append([Span(cell, Tone.PLAIN if row.delta else Tone.FAINT) for cell in cells])
         if shown:
             heads = (group, "old", "new", "delta", "mostly in")
-            lines += table_of(heads, table, right=heads[1:-1])
-        if few := len(known) - len(shown):
-            lines += paragraph(f"and {few} with less than {_LEAST_LISTED:g} of either", Tone.FAINT)
-        if absent := [kind_named(row) for row in rows if row not in known]:
-            lines += paragraph(f"None of either: {', '.join(absent)}.", Tone.FAINT)
+            lines += [(), *table_of(heads, table, right=heads[1:-1])]
+        if details and (none := [kind_named(row) for row in rows if row not in shown]):
+            less = f"Less than {least / explanation.operations:g} of either"
+            lines += paragraph(f"{less}: {', '.join(none)}.", Tone.FAINT)
+    if not details:
+        return lines
     per = explanation.operation or "operation"
     length = "" if part == SHARING else f" {PATH_LENGTH}"
     lines += [(), *paragraph(f"Per {per}; exact counts of one window.{length}")]
@@ -615,7 +624,6 @@ def _work_document(told: WorkPart) -> tuple[str, dict[str, Any]]:
     return part, data
 
 
-_TEXT_WIDTH = 30
 _ADDRESSES = re.compile(r"\+?0x[0-9a-f]+|\b[0-9a-f]{6,}\b")
 InsnPair = tuple[ExecutedInsn | None, ExecutedInsn | None]
 
@@ -652,19 +660,19 @@ def _show_code(found: ExecutedCode) -> list[Line]:
         tone = Tone.BAD if new else Tone.GOOD
         if old and new:
             tone = Tone.FAINT if old.count == new.count else Tone.PLAIN
-        table.append([Span(cell, tone) for one in (old, new) for cell in _code_cells(one, scale)])
+        sides = [
+            (scale.each(one.count), f"+{one.offset:#x}") if one else ("", "") for one in (old, new)
+        ]
+        text = next(one.text for one in (new, old) if one)
+        table.append([Span(cell, tone) for cell in (*sides[0], *sides[1], text)])
     per = found.explanation.operation or "operation"
-    claim = f"{found.function}: {before} -> {after} instructions per {per}"
-    heads = ("old", "at", "executed", "new", "at", "executed")
-    rows = table_of(heads, table, right=("old", "new", "at"))
-    lines += [(), *paragraph(claim, Tone.BOLD), *rows]
-    return [*lines, (), *paragraph(f"How often each instruction retires per {per}. {PATH_LENGTH}")]
-
-
-def _code_cells(one: ExecutedInsn | None, scale: Scale) -> tuple[str, str, str]:
-    if one is None:
-        return "", "", ""
-    return scale.each(one.count), f"+{one.offset:#x}", short(one.text, _TEXT_WIDTH)
+    was, now = found.explanation.names(found.function)
+    name = now if was == now else f"{now} (before: {was})"
+    claim = f"{name}: {before} -> {after} instructions per {per}"
+    heads = ("old", "at", "new", "at", "executed")
+    lines += [(), *paragraph(claim, Tone.BOLD), *table_of(heads, table, right=heads[:-1])]
+    told = f"How often each instruction retires per {per}; addresses are the new kernel's."
+    return [*lines, (), *paragraph(f"{told} {PATH_LENGTH}")]
 
 
 def code_document(found: ExecutedCode) -> tuple[str, dict[str, Any]]:
@@ -679,30 +687,9 @@ def code_document(found: ExecutedCode) -> tuple[str, dict[str, Any]]:
     return "code", {**head, "function": found.function, **sides}
 
 
-_INLINED = "What the compiler inlined is part of its caller, and is not seen as a function."
-
-
-def _show_coverage(found: Coverage) -> list[Line]:
-    head = f"run {found.run_id}: {len(found.functions)} functions of the kernel ran in"
-    head += f" {plural(len(found.scenarios), 'scenario')}, on {', '.join(found.kernels)}"
-    heads = ("scenario", "functions", "in no other")
-    rows = ((name, f"{count:,}", f"{alone:,}") for name, count, alone in found.scenarios)
-    lines = [*paragraph(head, Tone.BOLD), *table_of(heads, rows, right=heads[1:]), ()]
-    return [*lines, *paragraph(f"{_INLINED} --csv has each function with its scenarios.")]
-
-
-def _coverage_table(found: Coverage) -> tuple[Sequence[str], list[tuple[Cell, ...]]]:
-    return ("function", "scenario", "instructions"), [
-        (row.function, name, insns) for row in found.functions for name, insns in row.scenarios
-    ]
-
-
 CALLS_VIEW = View(show=_show_calls, document=_calls_document)
 WORK_VIEW = View(show=_show_work, document=_work_document)
 CODE_VIEW = View(show=_show_code, document=code_document)
-COVERAGE_VIEW = View(
-    show=_show_coverage, document=lambda found: ("coverage", found), table=_coverage_table
-)
 
 
 Stack = tuple[str, ...]

@@ -304,7 +304,7 @@ def _first(found: Claim, letter: Letter) -> Iterator[str]:
             f" {'; '.join((f'({sentences.trust(ladder)})', *_left_open(found)))}."
         )
         return
-    most = "" if found.timed else sentences.by_function(found)
+    most = "" if found.timed else sentences.by_function(found.explanation)
     first = sentences.first_sentence(found, head, letter.workloads)
     now = "" if found.timed else sentences.newest(head)
     later = f"{letter.newest} exists and was not counted." * bool(letter.newest)

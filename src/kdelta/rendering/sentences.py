@@ -92,21 +92,18 @@ def _sentence(parts: Sequence[str]) -> str:
 def _net(found: Explanation, scale: Scale) -> str:
     old, new = found.old_value or 0, found.new_value or 0
     head = f"Per {found.operation or 'operation'}, {scale.plain(new)} instructions are executed"
-    if _is_nothing(new - old, scale):
+    if abs(new - old) < scale.least:
         way = "more" if new > old else "fewer"
         return f"{head}, {scale.each(abs(new - old))} {way} than before."
     ratio = f", x{new / old:.3f}" if old else ""
     return f"{head} where {scale.plain(old)} were ({scale.signed(new - old)}{ratio})."
 
 
-def _is_nothing(delta: int, scale: Scale) -> bool:
-    """True for a change that all decimals of the views write as zero."""
-    return not scale.plain(delta).strip("-0.")
-
-
-def _why(found: Explanation, calls: CallDifference | None, scale: Scale) -> str:
+def _why(
+    found: Explanation, calls: CallDifference | None, scale: Scale, head: str = "By function it is"
+) -> str:
     """The first causes, or without call paths the functions; of next to nothing none."""
-    if _is_nothing(found.delta or 0, scale):
+    if abs(found.delta or 0) < scale.least:
         return ""
     if calls:
         return _why_by_calls(calls, scale)
@@ -117,7 +114,7 @@ def _why(found: Explanation, calls: CallDifference | None, scale: Scale) -> str:
     if parts and 2 * abs(rest) > abs(found.delta or 0):
         spread = "spread, the largest parts are "
         parts.append(f"all others {scale.signed(rest)}")
-    text = f"By function it is {spread}{', '.join(parts)}." if parts else ""
+    text = f"{head} {spread}{', '.join(parts)}." if parts else ""
     # What is left of two changes that go two ways, as a share of the larger, which is first.  Code
     # moves into or out of a function that one kernel alone runs; in two others nobody knows.
     apart = [
@@ -141,7 +138,7 @@ def _why_by_calls(calls: CallDifference, scale: Scale) -> str:
         where.append(f"The largest is {'. Then '.join(parts)}.")
     others = len(calls.causes) - len(told)
     rest = calls.root.delta - sum(cause.delta for cause in told)
-    if parts and others and not _is_nothing(rest, scale):
+    if parts and others and abs(rest) >= scale.least:
         where.append(f"All else, {plural(others, 'cause')}, sums to {scale.signed(rest)}.")
     return " ".join(where)
 
@@ -364,12 +361,11 @@ def subject(named: Named, point: str, workloads: Mapping[str, Workload]) -> str:
     return text + (f" ({point})" if point else "")
 
 
-def by_function(found: Claim) -> str:
+def by_function(found: Explanation | None, head: str = "By function it is") -> str:
     """The functions that a difference of counts is made of; nothing where there is none."""
-    explained = found.explanation
-    if explained is None or explained.refused or not explained.delta:
+    if found is None or found.refused or not found.delta:
         return ""
-    return _why(explained, None, Scale.of(explained))
+    return _why(found, None, Scale.of(found), head)
 
 
 def is_set(workload: Workload) -> bool:

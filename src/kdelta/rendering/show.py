@@ -238,25 +238,33 @@ _FIELDS: dict[Instrument, tuple[str, _Data, tuple[str, ...], _Rows]] = {
 def _calls(ladders: Sequence[Ladder[Measure]], *, details: bool) -> Iterator[Line]:
     """Without details of the calls that changed, and all others as one; of one kernel of all."""
 
-    def row(call: str, calls: str, each: Sequence[int]) -> tuple[str, ...]:
-        delta = [f"{each[-1] - each[0]:+,}"] * (len(each) - 1)
-        return (call, calls, *(f"{n:,}" for n in each), *delta)
+    def row(call: str, often: Sequence[int | None], total: Sequence[int]) -> tuple[str, ...]:
+        calls = " -> ".join(str(n or ABSENT) for n in dict.fromkeys(often))
+        each = (f"{n / of:,.0f}" if of else ABSENT for n, of in zip(total, often, strict=True))
+        delta = [f"{total[-1] - total[0]:+,}"] * (len(total) - 1)
+        return (call, calls, *each, *(f"{n:,}" for n in total), *delta)
 
     for ladder in ladders:
         for arms, measures, spent in counts.by_call(ladder):
             rows, equal = [], []
-            for call, each in spent:
-                often = dict.fromkeys(one.syscalls.get(call) for one in measures)
-                if details or len(each) < 2 or each[0] != each[1] or len(often) > 1:
-                    rows.append(row(call, " -> ".join(str(n or ABSENT) for n in often), each))
+            for call, total in spent:
+                often = [one.syscalls.get(call) for one in measures]
+                if details or len({*total}) != 1 or len(total) < 2 or len({*often}) > 1:
+                    rows.append(row(call, often, total))
                 else:
-                    equal.append(each)
+                    equal.append(total)
             if rows:
-                sums = {"[equal on both]": equal, "[in all]": [each for _, each in spent]}
+                sums = {"[equal on both]": equal, "[in all]": [total for _, total in spent]}
                 added = {name: [*map(sum, zip(*of, strict=True))] for name, of in sums.items()}
-                rows += [row(name, ABSENT, each) for name, each in added.items() if each]
-            told = f"instructions of one window of {measures[0].phase}, by system call:"
-            heads = ("call", "calls", *shortened(arms, 24), *["delta"] * (len(arms) - 1))
+                rows += [row(name, [None] * len(of), of) for name, of in added.items() if of]
+            sides = ("old", "new") if len(arms) > 1 else ("",)
+            named = ", ".join(
+                f"{arm} {side}".strip() for arm, side in zip(arms, sides, strict=True)
+            )
+            told = f"instructions of one window of {measures[0].phase} by system call, {named}:"
+            each = [f"each {side}".strip() for side in sides]
+            heads = ("call", "calls", *each, *(side or "total" for side in sides))
+            heads += ("delta",) * (len(arms) - 1)
             if rows:
                 table = table_of(heads, rows, right=heads[1:])
                 yield from ((), *paragraph(told, Tone.BOLD), *table)

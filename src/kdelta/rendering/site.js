@@ -88,8 +88,8 @@
     head.append(link);
     const made = document.createElement("tr");
     const size = letter === "R" || letter === "I" ? change(ratio) : data.words[letter];
-    made.append(head, cell(was[0], "n extra"), cell(now[0], "n"),
-      cell(ratio ? ratio.toFixed(3) : "", "n extra"), cell(size, classes[letter]), cell(note, "words"));
+    made.append(head, cell(was[0], "n"), cell(now[0], "n"),
+      cell(ratio ? ratio.toFixed(3) : "", "n"), cell(size, classes[letter]), cell(note, "words"));
     return made;
   };
 

@@ -4,17 +4,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
-from kdelta.analysis.claims import Claim, Headline
+from kdelta.analysis.claims import Claim
 from kdelta.analysis.explanation import USER, Explanation, base_name, explain
 from kdelta.check.interval import Undone
 from kdelta.ladder.ladders import Ladder, Rung
-from kdelta.metric import number, plural
+from kdelta.metric import plural
 from kdelta.printable import few
 from kdelta.rendering import sentences
-from kdelta.rendering.explain import more
+from kdelta.rendering.explain import more, option_sentences
 from kdelta.sample import TOTAL
 from kdelta.table import counts
 from kdelta.table.columns import (
@@ -31,7 +30,7 @@ from kdelta.table.ladders import tables
 from kdelta.verdict.comparison import Comparison, Verdict
 from kdelta.workload import Workload, is_file
 
-_SEVERAL = 3  # kernels from which the two that were asked for have others between them
+_PAIR = 2  # kernels; of more some lie between the two that were asked for
 _ANSWERS = {
     Verdict.REGRESSION: "Yes",
     Verdict.IMPROVEMENT: "No, it got shorter",
@@ -46,34 +45,28 @@ _TITLES = (60, 38, 24)  # characters of theirs
 
 
 def lines(
-    found: Claim, opened: Explanation | None, workloads: Mapping[str, Workload]
+    found: Claim, opened: Explanation | None, workloads: Mapping[str, Workload], newer: str = ""
 ) -> Iterator[Line]:
-    """The answer in a paragraph, what stays open, and the ladder.
+    """The answer, its steps and functions, the ladder, and what stays open.
 
     opened: the largest change that is undecided, by function; None where there is none.
+    newer: what was not counted, a sentence.
     """
-    ladder = found.report.ladders[0]
-    left = sorted(left_open(ladder), key=change, reverse=True)
-    ends, said = _ends(found, ladder)
-    step = [" ".join(_step(found, found.headline, workloads, ends))] if found.headline else []
-    told = [_undecided(found, rung, opened, workloads, said) for rung in left]
-    if not (step or left or ends):
-        told = [_no_step(found, ladder)]
-    largest = [*step, *told] if _decided_first(found) else [*told, *step]
-    first, *rest = [ends, *largest] if ends else largest
-    yield from paragraph(first, Tone.BOLD)
+    ladder, both = found.report.ladders[0], whole(found)
+    yield from paragraph(_answer(found, both, workloads), Tone.BOLD)
     for warned in found.report.debugging:
         yield from paragraph(f"{warned}.", Tone.BAD)
     if ladder.failing:
         yield from paragraph(f"{ladder.failing}.", Tone.BAD)
     yield from paragraph(counts.huge_pages(ladder))
-    for text in rest:
-        yield from ((), *paragraph(text))
+    yield from paragraph(" ".join(_beside(found, opened)))
     yield ()
     yield from tables(ladder, counts)
     yield from paragraph("; ".join(counts.marks(ladder)), Tone.FAINT)
     for text in ladder.warnings if is_file(ladder.workload) else ():
         yield from paragraph(f"warning: {text}", Tone.BAD)
+    for text in filter(None, (newer, *_open_ends(found, both, opened))):
+        yield from ((), *paragraph(text))
 
 
 def left_open(ladder: Ladder[Any]) -> list[Rung[Any]]:
@@ -87,15 +80,11 @@ def change(rung: Rung[Any]) -> float:
     return max(ratio, 1 / ratio) if ratio else 0.0
 
 
-def _decided_first(found: Claim) -> bool:
-    """A reader asks for the largest change, whether it is decided or not."""
-    largest = max(map(change, left_open(found.report.ladders[0])), default=0.0)
-    return found.headline is not None and largest <= found.headline.step.comparison.factor
-
-
 def first_change(found: Claim, opened: Explanation | None) -> Explanation | None:
-    """The change that the answer begins with, by function; None where there is none."""
-    first = found.explanation if _decided_first(found) else opened
+    """The largest change, whether it is decided or not, by function; None where there is none."""
+    largest = max(map(change, left_open(found.report.ladders[0])), default=0.0)
+    decided = found.headline and largest <= found.headline.step.comparison.factor
+    first = found.explanation if decided else opened
     return first if first and first.delta else None
 
 
@@ -107,33 +96,54 @@ def functions(found: Explanation) -> list[str]:
 
 
 def whole(found: Claim) -> Explanation | None:
-    """The kernels that were asked for against each other; None where they stand beside each other
-    or were timed.
-    """
+    """The first kernel that was counted against the last one; None where no two were."""
     ladder = found.report.ladders[0]
     counted = [rung.label for rung in ladder.rungs if rung.total]
-    if len(counted) < _SEVERAL or found.exact is None:
+    if len(counted) < _PAIR or found.exact is None:
         return None
     return explain(found.exact, counted[0], counted[-1], scenario=ladder.reference)
 
 
-def _ends(found: Claim, ladder: Ladder[Any]) -> tuple[str, str]:
-    """What whole() says, and what of their builds forbids a verdict."""
-    if (both := whole(found)) is None:
-        return "", ""
-    judged, percent = both.comparison, found.report.step_percent
-    per = {rung.label: rung.total.per_operation for rung in ladder.rungs if rung.total}
-    was, now = per[both.old], per[both.new]
-    steps = [told for rung in ladder.rungs if rung.total and (told := _told_step(rung, percent))]
+def _answer(found: Claim, both: Explanation | None, workloads: Mapping[str, Workload]) -> str:
+    ladder, percent = found.report.ladders[0], found.report.step_percent
+    if both is None:
+        return f"Undecided: of {ladder.name} no two kernels have a count."
+    judged, ends = both.comparison, (both.old, both.new)
+    old, new = (rung.total for rung in ladder.rungs if rung.total and rung.label in ends)
+    was, now = (counts.value(each, 1.0).text for each in (old, new))
+    size = counts.times(new.per_operation / old.per_operation, percent)
     within = f", within {percent:g} %" * (judged.verdict is Verdict.SAME) + judged.hidden
-    head = (
-        f"{_ANSWERS[judged.verdict]}{_since(judged)}: {both.new} executes {number(now)}"
-        f" instructions per {both.operation}, {both.old} {number(was)}:"
-        f" {counts.times(now / was, percent)}{within}."
+    return (
+        f"{_ANSWERS[judged.verdict]}{_since(judged)}:"
+        f" {sentences.subject(ladder, ladder.point, workloads)} takes {now} instructions per"
+        f" {both.operation} on {both.new}, {was} on {both.old}: {size}{within}."
     )
-    decided = f"Decided steps: {', '.join(steps)}." if steps else ""
-    open_ = f"Why: {'; '.join(judged.reasons)}." if judged.verdict in _OPEN else ""
-    return " ".join(filter(None, (head, decided, open_))), judged.crossing if open_ else ""
+
+
+def _beside(found: Claim, opened: Explanation | None) -> Iterator[str]:
+    """The decided steps of several kernels, and what the largest change is made of."""
+    rungs, percent = found.report.ladders[0].rungs, found.report.step_percent
+    steps = [_told_step(rung, percent) for rung in rungs if rung.total]
+    several = len(steps) > _PAIR
+    if several and any(steps):
+        yield f"Decided steps: {', '.join(filter(None, steps))}."
+    if largest := first_change(found, opened):
+        of = f"By function the largest change, {largest.old} -> {largest.new},"
+        yield sentences.by_function(largest, f"{of} is" if several else "By function it is")
+
+
+def _open_ends(found: Claim, both: Explanation | None, opened: Explanation | None) -> Iterator[str]:
+    """Reasons and commands, and what options make of the largest change."""
+    ladder = found.report.ladders[0]
+    left = sorted(left_open(ladder), key=change, reverse=True)
+    for rung in left:
+        reasons = rung.comparison.reasons if rung.comparison else ()
+        why = counts.two_lengths(ladder, rung) or "; ".join(reasons)
+        yield f"Undecided in {rung.label}: {why}."
+    if both and not left and both.comparison.verdict in _OPEN:
+        yield f"Why undecided: {'; '.join(both.comparison.reasons)}."
+    if largest := first_change(found, opened):
+        yield " ".join(option_sentences(largest))
 
 
 def _told_step(rung: Rung[Any], percent: float) -> str:
@@ -143,53 +153,6 @@ def _told_step(rung: Rung[Any], percent: float) -> str:
         return ""
     size = f" {counts.times(judged.ratio, percent)}" if judged.verdict.is_step else ""
     return f"{rung.previous} -> {rung.label}{size}" + f" ({judged.within})" * bool(judged.within)
-
-
-def _step(
-    found: Claim, head: Headline, workloads: Mapping[str, Workload], ends: str
-) -> Iterator[str]:
-    way = "Yes, since" if head.worse else "No, it got shorter in"
-    if ends:
-        way = f"The largest decided {'in' if head.worse else 'de'}crease is in"
-    yield f"{way} {head.step.new}: {sentences.first_sentence(found, head, workloads)}"
-    if found.explanation:
-        yield from sentences.difference_sentences(found.explanation, None, None)[1:]
-    yield sentences.newest(head)
-
-
-def _no_step(found: Claim, ladder: Ladder[Any]) -> str:
-    if not any(rung.comparison for rung in ladder.rungs):
-        return f"Undecided: of {ladder.name} no two kernels have a count."
-    ends = f"{ladder.rungs[0].label} to {ladder.rungs[-1].label}"
-    alike = f"no step of more than {found.report.step_percent:g} % from {ends}"
-    alike += "".join(rung.comparison.hidden for rung in ladder.rungs if rung.comparison)
-    return f"No: {ladder.name} has {alike} ({sentences.trust(ladder)})."
-
-
-def _undecided(
-    found: Claim,
-    rung: Rung[Any],
-    opened: Explanation | None,
-    workloads: Mapping[str, Workload],
-    said: str,
-) -> str:
-    """said: what of the builds forbids a verdict, and has been told."""
-    judged, ratio = rung.comparison, rung.ratio(TOTAL).previous
-    if judged is None:
-        return ""
-    why, began = "; ".join(judged.reasons), f"Undecided in {rung.label}{_since(judged)}"
-    if lengths := counts.two_lengths(found.report.ladders[0], rung):
-        return f"{began}: {lengths}."
-    if opened and opened.delta and (opened.old, opened.new) == (rung.previous, rung.label):
-        # What of the builds differs stands in the reasons.
-        same = replace(judged, crossing="", options=(), differences=())
-        opened, point = replace(opened, comparison=same), found.report.ladders[0].point
-        head = sentences.first_of_counts(opened, point, workloads)
-        told = sentences.difference_sentences(opened, None, None)[1:]
-        why = f"Why undecided: {why}." if not said or judged.crossing != said else ""
-        return " ".join(filter(None, [f"{began}: {head}", *told, why]))
-    size = f", x{ratio:.3f} of {rung.previous}" if ratio else ""
-    return f"{began}{size}: {why}."
 
 
 def _since(judged: Comparison) -> str:

@@ -21,7 +21,7 @@ from kdelta.guests import qemu
 from kdelta.journal import files
 from kdelta.journal.bundle import Difference
 from kdelta.journal.run import RunRecord
-from kdelta.printable import printable, quoted
+from kdelta.printable import quoted
 from kdelta.sample import Instrument, KernelIdentity
 from kdelta.source import make, tree_reference
 from kdelta.study.spec import Study
@@ -46,7 +46,6 @@ class _Head(msgspec.Struct, frozen=True, kw_only=True):
     """What of bundle.json tells whether the rest can be read."""
 
     format: int = FORMAT
-    kdelta_version: str = ""
 
 
 def check_format(folder: Path, file: Path) -> None:
@@ -55,10 +54,8 @@ def check_format(folder: Path, file: Path) -> None:
     with contextlib.suppress(StoreError):
         head = files.read(folder / BUNDLE, _Head)
     if head and head.format > FORMAT:
-        newer = printable(head.kdelta_version, 40)
         cause = f"this bundle is of a newer kdelta (format {head.format}, here up to {FORMAT})"
-        action = f"use kdelta {newer} or newer" if newer else "use a newer kdelta"
-        raise SpecError(cause, place=str(file), action=action)
+        raise SpecError(cause, place=str(file), action="use the kdelta that made it")
 
 
 def note(folder: Path) -> BundleNote | None:

@@ -37,7 +37,7 @@ from kdelta.journal.run import RunRecord
 from kdelta.kernels.image import unpacked_kernel
 from kdelta.kernels.kernel import Kernel
 from kdelta.kernels.reference import resolve
-from kdelta.machine.axes import AXES, MachineSettings, with_needs
+from kdelta.machine.axes import AXES, MachineSettings, unlike, with_needs
 from kdelta.output import Reading
 from kdelta.printable import printable, quoted
 from kdelta.probes import sharing
@@ -47,7 +47,7 @@ from kdelta.run.counting import WARMUP, WINDOWS, counted
 from kdelta.run.exact import seed_of
 from kdelta.run.executed_code import in_question, with_code, with_option_code
 from kdelta.run.guest_trial import load_symbols
-from kdelta.run.trial import Ran, blame, bounded, judged
+from kdelta.run.trial import ARTIFACTS, Ran, blame, bounded, judged
 from kdelta.sample import (
     Copied,
     ExactData,
@@ -76,7 +76,9 @@ _BANNER = re.compile(rb"Linux version \d[ -~]+")
 _BUILD_ID = re.compile(rb"\x04\0{3}\x14\0{3}\x03\0{3}GNU\0([\x00-\xff]{20})")  # elf(5), a note
 # What of QEMU's command line decides no count: rights, places; the plugin's options, with paths.
 _FREE = {"-sandbox", "-run-with", "-runas", "-plugin", "-L"}
-_PLACES = re.compile(r"(?:^|(?<==))[/$][^,]*|(?<=fd=)\d+")
+_PLACES = re.compile(r"(?:^|(?<==))(?:\$(?:CACHE|TRIAL)/|\$IMAGE|/proc/self/fd/)[^,]*|(?<=fd=)\d+")
+# Reasons of which the guest's answers were not kept.
+_OF_GUEST = re.compile(rf"(?:kernel release|machine|command line) is |(?:{'|'.join(AXES)}): /")
 _NOT_OURS = (KdeltaError, OSError, EOFError, zlib.error, ValueError, LookupError, ArithmeticError)
 _NOT_MADE = (Outcome.BOOT_ERROR, Outcome.GUEST_ERROR, Outcome.INFRA_ERROR)
 
@@ -139,6 +141,7 @@ class Recount:
             elif isinstance(kernel, Kernel):
                 if _unlike(own, kernel.identity()):
                     yield f"the image of {arm.label} is not that of its package {own.version}"
+                yield from self._faults_of_names(own, kernel, arm.label)
             elif kernel and own.image_sha256:
                 told = f"that the image of {arm.label} is that of {quoted(own.reference, 80)}"
                 self.unknown[f"{told}: {kernel.cause}"] = None
@@ -203,9 +206,14 @@ class Recount:
     def _faults_of_frame(self, trial: TrialRecord, result: TrialResult) -> Iterator[str]:
         """Of what stands around the data: files, dates, the kernel."""
         place = f"trials/{trial.index:04d}/"
-        paths = [*result.artifacts.values(), *(one.console for one in result.tries if one.console)]
-        for path in paths:
-            if not re.fullmatch(rf"{place}[A-Za-z0-9][A-Za-z0-9._-]*", path):
+        known = {name.partition(".")[0]: f"{place}{name}" for name in ARTIFACTS}
+        consoles = [one.console for one in result.tries if one.console]
+        strange = [path for name, path in result.artifacts.items() if known.get(name) != path]
+        strange += [
+            path for path in consoles if not re.fullmatch(rf"{place}console-\d+\.log", path)
+        ]
+        for path in (*result.artifacts.values(), *consoles):
+            if path in strange:
                 yield f"artifacts: {quoted(path, 80)} is no file of this trial"
             elif path.endswith(_PACKED) and not (self._folder / RUN / path).is_file():
                 yield f"artifacts: {path} is missing"
@@ -215,22 +223,34 @@ class Recount:
             yield "wall_s: less than nothing, or of a result that was stored before"
         if trial.attempts < 1 + len(() if result.copied else result.tries):
             yield "attempts: fewer than its tries"
-        if (own := result.kernel) and self._record.arms[trial.arm].kernel.image_sha256:
+        own, planned = result.kernel, self._record.arms[trial.arm].kernel
+        if own and planned.image_sha256:
             yield from self._faults_of_kernel(trial, own)
+        elif own and result.facts and result.facts.host:
+            made = timed.host_kernel(planned.reference, result.facts.host)
+            told = to_builtins(own), to_builtins(made)
+            yield from islice(differing(*told, "kernel", "by its host and run.json"), 1)
 
     def _faults_of_kernel(self, trial: TrialRecord, own: KernelIdentity) -> Iterator[str]:
         """What a trial says of its kernel against run.json and the image."""
         arm = self._record.arms[trial.arm]
-        if own.options_format > options.FORMAT:
-            yield "kernel.options_format: no kdelta has it that this one knows of"
         for name in _unlike(own, arm.kernel):
             yield f"kernel.{name}: another than {arm.label} has in run.json"
-        kernel, told = self._kernels[trial.arm], {own.compiler, own.build_id}
+        yield from self._faults_of_names(own, self._kernels[trial.arm], arm.label)
+
+    def _faults_of_names(self, own: KernelIdentity, kernel: object, label: str) -> Iterator[str]:
+        """What is told of a kernel that its image and this kdelta know better."""
+        if own.options_format > options.FORMAT:
+            yield "kernel.options_format: no kdelta has it that this one knows of"
+        if not isinstance(kernel, Kernel):
+            return
+        if own.reference not in (*self._record.study.kernels, f"deb:{own.version}"):
+            yield f"kernel.reference: the study names no {quoted(own.reference, 80)}"
         try:
-            if isinstance(kernel, Kernel) and not told <= _read_back(kernel.image):
-                yield f"kernel: the image of {arm.label} has another compiler or build id"
+            if not {own.compiler, own.build_id} <= _read_back(kernel.image):
+                yield f"kernel: the image of {label} has another compiler or build id"
         except KdeltaError as error:
-            self.unknown[f"compiler and build id of {arm.label}: {error.cause}"] = None
+            self.unknown[f"compiler and build id of {label}: {error.cause}"] = None
 
     def _faults_of_machine(
         self, trial: TrialRecord, result: TrialResult, scenario: Scenario, program: Path
@@ -344,7 +364,9 @@ class Recount:
         table = self._functions(trial) if repeats else None
         measured = counts if repeats else timed.measured(load, facts)
         lacked = result.skip is not None and result.skip.kind is SkipKind.NOT_PERMITTED
-        status, wrong = facts.workload_exit or 0, result.reasons
+        status, asked = facts.workload_exit or 0, facts.asked
+        seen = {*unlike(asked, facts.guest)} if asked and facts.guest else set[str]()
+        wrong = tuple(one for one in result.reasons if one in seen or _OF_GUEST.match(one))
         ran = Ran(printed=printed, status=status, wrong=wrong, permitted=not lacked)
         try:
             made = judged(ran, load, scenario, measured)

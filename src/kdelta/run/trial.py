@@ -46,7 +46,7 @@ from kdelta.sample import (
 from kdelta.workload import Scenario, Workload
 
 TRACEFS = "tracefs.txt.gz"  # all that tracefs said in a traced trial
-_ARTIFACTS = (
+ARTIFACTS = (
     *("command.txt", "console.log", "counts.bin.gz", artifacts.CALLS),
     *(artifacts.DETAILS, "workload.txt", TRACEFS),
 )
@@ -101,7 +101,7 @@ def framed(
 ) -> TrialResult:
     """Measure a trial into folder; a guest's fault is its result.  kernel, facts: by default."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name in _ARTIFACTS:  # of an attempt before
+    for name in ARTIFACTS:  # of an attempt before
         (folder / name).unlink(missing_ok=True)
     begun = time.monotonic()
     try:
@@ -120,7 +120,7 @@ def framed(
         wall_s=round(time.monotonic() - begun, 3),
         artifacts={
             name.partition(".")[0]: f"{folder.parent.name}/{folder.name}/{name}"
-            for name in _ARTIFACTS
+            for name in ARTIFACTS
             if (folder / name).is_file()
         },
     )

@@ -46,6 +46,7 @@ _CHANGES = re.compile(
 # What no patch of a kernel has: its compilers and git would take it for what it says.
 _NEVER = {
     rb"^Binary files .+ differ\r?$": "of a binary file it says that it differs, and not how",
+    rb"^\*\*\* \d+(?:,\d+)? \*\*\*\*\r?$": "a part of it is a context diff, which git leaves out",
     rb"^@@ [^@\n]*\d{10}": "a hunk has a number that no file has lines for",
     rb"^(?:old|new|(?:new|deleted) file) mode (?!(?:100644|100755|120000)\r?$)\d"
     rb"|^index \w+\.\.\w+ (?!100644|100755|120000)": "a file has a mode that no kernel has",
@@ -114,7 +115,7 @@ def applying(
             back = ["--reverse", *["--3way"] * bool(borrowed)] if undone else []
             way = ("--cached", *back, "--whitespace=nowarn")
             done = run("apply", *way, *paths, check=False)
-            if done.returncode:
+            if done.returncode or _FAILED.search(done.stderr):  # 0 for a part that is corrupt
                 raise SpecError(
                     f"the patch {'cannot be undone' if undone else 'does not apply'}:"
                     f" {_reason(done.stderr)}",

@@ -246,8 +246,8 @@ class TimeSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     sandwich: bool = True
     iterations: Annotated[int, Meta(ge=1, le=10000)] = 32
     warmup: Annotated[int, Meta(ge=0, le=10000)] = 8
-    tolerance_percent: Annotated[float, Meta(gt=0, le=100)] = 2.0
-    alpha: Annotated[float, Meta(gt=0, lt=0.5)] = 0.01
+    tolerance_percent: Annotated[float, Meta(ge=1e-6, le=100)] = 2.0
+    alpha: Annotated[float, Meta(ge=1e-9, lt=0.5)] = 0.01
     want_valid: Annotated[int, Meta(ge=0, le=100)] = 0
     hugepages: bool = False
 

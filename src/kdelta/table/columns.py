@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
+from itertools import islice
 from typing import Literal
 
 from rich.cells import cell_len
@@ -29,6 +30,7 @@ WIDTH = 100
 ABSENT = "-"
 CROSSED = "*"  # beside a ratio of two kernels that were built differently
 _GAP = 2
+_NARROWEST = 20  # of the column that is wrapped
 _TOGETHER = "\N{NO-BREAK SPACE}"  # where a line is not broken: what counts stays beside its unit
 _COMMAND = re.compile("`kdelta [^`]+`")
 _GOES_ON = "\x1f"  # behind a word of a command, until its lines are made
@@ -145,12 +147,36 @@ def table_lines(columns: Sequence[Column]) -> Iterator[Spans]:
 
 
 def table_of(
-    heads: Sequence[str], rows: Iterable[Iterable[Span | str]], *, right: Collection[str] = ()
-) -> Iterator[Spans]:
-    """The table of rows of cells; right: heads of figures, which align right."""
-    every = list(zip(*rows, strict=True)) or [()] * len(heads)
-    both = zip(heads, every, strict=True)
-    return table_lines([Column(head, cells, right=head in right) for head, cells in both])
+    heads: Sequence[str],
+    rows: Iterable[Iterable[Span | str]],
+    *,
+    right: Collection[str] = (),
+    wrap: str = "",
+) -> Iterator[Line]:
+    """The table of rows of cells, as wide as the page: one column, that of the head `wrap` or the
+    last, takes the lines that it needs.  right: heads of figures.  Heads that are all empty are
+    left out.
+    """
+    at = heads.index(wrap) if wrap else len(heads) - 1
+    cells = [[c if isinstance(c, Span) else Span(c) for c in row] for row in rows]
+
+    def laid(width: int) -> Iterator[Spans]:
+        columns = [Column(head, each) for head, *each in zip(heads, *cells, strict=True)]
+        left = width - table_width(columns) + columns[at].width
+        table: list[list[Span | str]] = []
+        for row in cells:
+            text = row[at].text
+            later = " " * (len(text) - len(text.lstrip()))
+            parts = filled(text, max(left, _NARROWEST), later=later) or [""]
+            for place, line in enumerate(parts):
+                others = ["" if place else cell for cell in row]
+                table.append([*others[:at], Span(line, row[at].tone), *others[at + 1 :]])
+        every = list(zip(*table, strict=True)) or [()] * len(heads)
+        both = zip(heads, every, strict=True)
+        lines = table_lines([Column(head, each, right=head in right) for head, each in both])
+        yield from islice(lines, int(not any(heads)), None)
+
+    yield laid
 
 
 def _text(span: Span) -> Text:

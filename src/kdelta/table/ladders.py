@@ -132,7 +132,7 @@ def _ladder(
     yield from tables(ladder, view)
     if details:
         yield from paragraph("; ".join(_news(view.legend(report, ladder), told)), Tone.FAINT)
-    yield from _problems(ladder, view, told)
+    yield from _problems(ladder, view, told, details=details)
 
 
 def _news(sentences: Iterable[str], told: set[str]) -> list[str]:
@@ -180,8 +180,12 @@ def _verdict(rung: Rung[Any]) -> Span:
     return verdict_span(rung.comparison)
 
 
-def _problems(ladder: Ladder[Any], view: LadderView, told: set[str]) -> Iterator[Line]:
-    """told: what was said of a ladder before, and holds for this one, too."""
+def _problems(
+    ladder: Ladder[Any], view: LadderView, told: set[str], *, details: bool
+) -> Iterator[Line]:
+    """told: what was said of a ladder before, and holds for this one, too.  details: also facts of
+    the machine, which decide nothing.
+    """
     apart = [
         builds_apart(rung.previous, rung.label, rung.comparison)
         for rung in ladder.rungs
@@ -198,7 +202,7 @@ def _problems(ladder: Ladder[Any], view: LadderView, told: set[str]) -> Iterator
         ),
         *(
             paragraph(note, Tone.WARN)
-            for note in _news(dict.fromkeys([*apart, *caveats(ladder)]), told)
+            for note in _news(dict.fromkeys([*apart, *caveats(ladder, facts=details)]), told)
         ),
     ]
     if blocks:
@@ -207,7 +211,7 @@ def _problems(ladder: Ladder[Any], view: LadderView, told: set[str]) -> Iterator
         yield from block
 
 
-def caveats(ladder: Ladder[Any], *, facts: bool = True) -> Iterator[str]:
+def caveats(ladder: Ladder[Any], *, facts: bool) -> Iterator[str]:
     """What stands against its values, whoever reads them, and facts that may."""
     yield from (f"warning: {warning}" for warning in ladder.warnings)
     yield from (f"this machine: {doubt}" for doubt in ladder.doubts)

@@ -7,6 +7,7 @@ on loopback or by TLS.  kdelta gives Dask its own functions, texts and bytes.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import threading
 import time
@@ -41,6 +42,7 @@ class DaskWorkers:
             raise InfraError("dask has no certificates here", place=address, action=action)
         warnings.filterwarnings("ignore", message="Sending large graph")
         try:
+            _check_answers(address)
             client: Any = distributed.Client
             self._client: Any = client(address, timeout=_CONNECT_S, set_as_default=False)
         except (OSError, TimeoutError, ValueError) as error:
@@ -119,6 +121,27 @@ def _has_tls() -> bool:
     with contextlib.suppress(OSError, ValueError):  # they name what is no certificate
         return security().get_connection_args("client").get("ssl_context") is not None
     return False
+
+
+def _check_answers(address: str) -> None:
+    """Raise OSError unless a scheduler is there: a Client waits for ever for what says nothing, and
+    takes what else is said for lengths of memory.
+    """
+    from distributed.comm import core
+    from distributed.security import Security
+
+    security: Any = Security
+    connect: Any = core.connect
+
+    async def greet() -> None:
+        given = security().get_connection_args("client")
+        comm: Any = await asyncio.wait_for(connect(address, **given), _CONNECT_S)
+        comm.abort()
+
+    try:
+        asyncio.run(greet())
+    except Exception as error:  # whatever its bytes are taken for
+        raise OSError("nothing at that address greets as one does") from error
 
 
 def checked(address: str) -> str:
