@@ -118,7 +118,7 @@ def test_json_says_the_same_as_the_table() -> None:
     assert rows["QEMU (amd64)"] == {
         "name": "QEMU (amd64)", "state": "missing",
         "detail": "no qemu-system-x86_64 that counts, and none can be fetched: "
-        "no apt here: only file:PATH kernels",
+        "no apt here: only file:PATH and tree:PATH kernels",
         "purpose": "exact runs, amd64", "remedy": rows["QEMU (amd64)"]["remedy"], "exact": True,
     }  # fmt: skip
     assert {name for name, row in rows.items() if row["exact"]} == EXACT_NEEDS

@@ -64,7 +64,7 @@ def exact_of(record: RunRecord, totals: list[float]) -> RunRecord:
 def test_a_ladder_as_a_mail() -> None:
     text = written(claim(ladder_records.ladder()), LETTER)
     assert text.startswith(
-        "Subject: [RFC] mprotect: 92 % more instructions from v6.16 to v6.17\n\nHi,\n\n"
+        "Subject: [RFC] mm/mprotect: 92 % more instructions from v6.16 to v6.17\n\nHi,\n\n"
     )
     flat = " ".join(text.split())
     assert (
@@ -152,7 +152,7 @@ def test_kernels_of_one_series_are_told_by_their_names_and_a_program_by_its_comm
     record = ladder_records.with_kernels(ladder_records.ladder(), lambda _: {"release": "6.17.8"})
     text = written(claim(record), dataclasses.replace(LETTER, program="ls /usr/bin"))
     assert text.startswith(
-        "Subject: [RFC] mprotect: 92 % more instructions from 6.16.12 to 6.17.13"
+        "Subject: [RFC] mm/mprotect: 92 % more instructions from 6.16.12 to 6.17.13"
     )
     assert "Reproducer\n  perf stat -e instructions:k,instructions:u ls /usr/bin\n" in text
     assert "\\\n      -- ls /usr/bin\n" in text
@@ -228,11 +228,11 @@ def test_more_time_with_a_longer_path_is_a_regression() -> None:
     assert claim(exact_of(time, [401.7, 769.8]), time).tag is Tag.REGRESSION
     text = written(found, LETTER)
     flat = " ".join(text.split())
-    assert text.startswith("Subject: [REGRESSION] mprotect: ")
+    assert text.startswith("Subject: [REGRESSION] mm/mprotect: ")
     assert " % more time from v6.0 to v6.1\n" in text
     assert "Path length supports it: 769.8 instructions instead of 401.7" in flat
     assert "#regzbot introduced: v6.0..v6.1" in text
-    assert "#regzbot title: mprotect: " in text
+    assert "#regzbot title: mm/mprotect: " in text
     assert "timed on real hardware" in flat
     named = written(found, Letter(workloads=WORKLOADS, introduced='0123456789ab ("mm: x")'))
     assert "#regzbot introduced: 0123456789ab\n" in named
@@ -325,7 +325,7 @@ def test_the_command_writes_a_mail_and_never_sends(
     mail = tmp_path / "mail.txt"
     done = run(report, [str(folder), "--mail", "-o", str(mail)])
     assert done.exit_code == 0, done.output
-    assert mail.read_text().startswith("Subject: [RFC] mprotect: 92 % more instructions")
+    assert mail.read_text().startswith("Subject: [RFC] mm/mprotect: 92 % more instructions")
     assert run(report, [str(folder)]).exit_code == 2
     assert done.stderr.startswith("Ready, but for recipients: add --tree ~/linux; its attachment:")
     once = kept(replace(ladder_records.ladder(1), run_id="once"), tmp_path / "once")

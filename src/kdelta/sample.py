@@ -69,6 +69,9 @@ _TRAITS = {
 }
 
 
+USUAL_TIMEOUT_S = 120  # of an attempt, unless the user gives another
+
+
 class Outcome(StrEnum):
     """How a trial ended.  Only OK carries data; the others carry a reason."""
 

@@ -216,6 +216,7 @@ class _WorkloadKeys(Struct, frozen=True, kw_only=True):
     description: _Text
     path: _Line
     mail: _Line
+    subsystem: str = ""
     phases: Annotated[tuple[Phase, ...], Meta(min_length=1, max_length=8)]
     gates: tuple[_Name, ...] = ()
     every_task: bool = False
@@ -225,6 +226,7 @@ class Workload(_WorkloadKeys, frozen=True, kw_only=True):
     """One C program and what it can do.
 
     path: the kernel's functions it exercises; mail: title of the report it comes from;
+    subsystem: the kernel's folder that all of it exercises, "" for several;
     program: its C file; gates: scenarios that a change of this path must not make worse.
     every_task: what is measured is done by a task of the kernel, so every task counts.
     declared: a C file without a TOML, which has each scenario that it is asked for.

@@ -25,12 +25,7 @@ from kdelta.transplant import releases
 @click.option("--source", metavar="REFERENCE", help="Source, as in tree:REFERENCE of kdelta run.")
 @click.option("--variants", default="", metavar="A,B", help="Variants of the source, in order.")
 @click.option("--compilers", default="", metavar="A,B", help="gcc-12,gcc-14,clang-19 ...")
-@click.option(
-    "--kernels",
-    type=KERNEL,
-    default="",
-    help="Released kernels, instead of a source.",
-)
+@click.option("--kernels", type=KERNEL, default="", help="Released kernels, not a source.")
 @click.option("--arch", default="amd64", show_default=True, help="Of the kernels.")
 @click.option("--flavour", default="cloud", show_default=True, help="Of the kernels.")
 @click.option("--side-by-side", is_flag=True, help="Print what differs from the first row.")

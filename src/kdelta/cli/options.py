@@ -118,10 +118,6 @@ def _runs(ctx: click.Context) -> Path:
     return ctx.params.get("runs") or Path(os.environ.get("KDELTA_RUNS") or "kdelta-runs")
 
 
-def _known_runs(ctx: click.Context) -> Iterable[str]:
-    return ("latest", *(path.name for path in _runs(ctx).iterdir()))
-
-
 def _named_run(ctx: click.Context) -> RunRecord:
     from kdelta.journal.run import RUNS, RunJournal
 
@@ -152,7 +148,8 @@ class Known(click.types.StringParamType):
 
 
 # A parameter that has one of these types is completed.
-KERNEL, SCENARIO, RUN = Known(_known_kernels), Known(_known_scenarios), Known(_known_runs)
+KERNEL, SCENARIO = Known(_known_kernels), Known(_known_scenarios)
+RUN = Known(lambda ctx: ("latest", *(path.name for path in _runs(ctx).iterdir())))
 RUN_KERNEL = Known(lambda ctx: [arm.label for arm in _named_run(ctx).arms])
 RUN_SCENARIO = Known(
     lambda ctx: dict.fromkeys(f"{t.workload}:{t.scenario}" for t in _named_run(ctx).trials)
@@ -185,11 +182,7 @@ field_option = click.option(
     "--field", is_flag=True, help="Also the loops that robots and suites have."
 )
 also_option = click.option(
-    "--also",
-    type=SCENARIO,
-    multiple=True,
-    metavar="WORKLOAD:SCENARIO",
-    help="And this one, or ./loop.c:name.",
+    "--also", type=SCENARIO, multiple=True, help="And this one, or ./loop.c:name."
 )
 sharing_option = click.option(
     "--probe",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TextIO
 
 import click
 
-from kdelta.archive.apt import ENDED, Progress
+from kdelta.archive.apt import Progress
 from kdelta.errors import SpecError
 from kdelta.files import is_full, write_aside
 from kdelta.journal.run import RUNS, RunRecord
@@ -253,17 +253,16 @@ def _percent_lines() -> contextlib.AbstractContextManager[Progress]:
     begun: dict[str, float] = {}
 
     def report(label: str, percent: float) -> bool:
-        if percent == ENDED:
-            begun.pop(label, None)
-            return False
         now = time.monotonic()
-        begun.setdefault(label, now)
+        start = begun.setdefault(label, now)
+        if not 0 <= percent < 100:
+            del begun[label]
         last, when = shown.get(label, (-_STEP_PERCENT, now))
         silent = now - when >= _SILENT_S and percent >= last + 1
         if not silent and percent // _STEP_PERCENT <= last // _STEP_PERCENT:
             return False
         shown[label] = percent, now
-        left = _left(now - begun[label], percent, 100)
+        left = _left(now - start, percent, 100)
         click.echo(f"{label}: {percent:.0f} %{left and f', {left}'}", err=True)
         return True
 

@@ -18,7 +18,6 @@ from kdelta import programs
 from kdelta.analysis import lab
 from kdelta.analysis.calls import explained
 from kdelta.analysis.claims import Claim, claim
-from kdelta.archive import index
 from kdelta.bisect.journal import every as bisections
 from kdelta.cli import options
 from kdelta.cli.printing import output_path, say, write_output
@@ -33,8 +32,7 @@ from kdelta.printable import quoted
 from kdelta.rendering import mail as mails
 from kdelta.rendering import sentences
 from kdelta.rendering import site as pages
-from kdelta.sample import KernelIdentity
-from kdelta.source import git, maintainers, tree_reference
+from kdelta.source import maintainers
 from kdelta.transplant import objects
 from kdelta.workload import file_of, loadable
 
@@ -99,8 +97,6 @@ def report(
         who = maintainers.recipients(tree, files)
         introduced = maintainers.as_fixed(tree, introduced) if introduced else ""
         letter = replace(letter, file=files[0], to=who.to, cc=who.cc)
-    elif found.headline and functions:
-        letter = replace(letter, file=_file_of(functions[0], found.headline.rungs[1].kernel))
     if introduced and not (_COMMIT.fullmatch(introduced) and introduced.isprintable()):
         action = 'write ID12 ("subject"), or name a --tree that has it'
         raise SpecError("is no commit with its subject", place="--introduced", action=action)
@@ -110,19 +106,9 @@ def report(
     say(_readiness(found, letter), err=True)
 
 
-def _file_of(function: str, kernel: KernelIdentity) -> str:
-    """The C file of a kernel that defines a function; "" where the cache lacks its source."""
-    for release in (kernel.version, index.upstream_of(kernel.version)):
-        if release and tree_reference.is_here(release):
-            source = tree_reference.of_release(release)
-            with contextlib.suppress(SpecError):
-                return defining([function], git.repository(), source.tree)[0]
-    return ""
-
-
-def defining(functions: Sequence[str], tree: Path, commit: str = "") -> list[str]:
+def defining(functions: Sequence[str], tree: Path) -> list[str]:
     """The first C file of a tree that defines each function.  Raises SpecError without any."""
-    known = objects.definers(functions, tree, commit)
+    known = objects.definers(functions, tree)
     found = (known.get(objects.plain(name)) for name in dict.fromkeys(functions))
     # The same name in several places is most often one per architecture: the first is shared.
     each = (min(own, key=lambda name: (name.startswith("arch/"), name)) for own in found if own)

@@ -155,7 +155,7 @@ def _version_of(name: str, flag: str) -> str:
 def debian_sources() -> Tried:
     """Whether apt is configured for a Debian mirror."""
     if process.which("apt-get") is None:
-        return Tried(Usability.ABSENT, "no apt here: only file:PATH kernels")
+        return Tried(Usability.ABSENT, "no apt here: only file:PATH and tree:PATH kernels")
     try:
         mirrors = apt.configured_mirrors(apt.configured())
     except InfraError as error:

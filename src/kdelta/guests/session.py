@@ -29,7 +29,7 @@ from kdelta.guests.qemu import Qemu
 from kdelta.locks import stopped
 from kdelta.machine.axes import MachineSettings
 from kdelta.machine.identity import GuestIdentity
-from kdelta.study.spec import PlanSettings
+from kdelta.sample import USUAL_TIMEOUT_S
 
 if TYPE_CHECKING:
     from qemu.qmp import QMPClient
@@ -248,7 +248,7 @@ class Guest:
         if stopped(self._child.pid):
             return InfraError(f"{what}: QEMU was stopped", action="run it again")
         found = self.failed(f"timed out after {patience.seconds:.0f} s (--timeout)")
-        if isinstance(found, GuestError) and patience.seconds != PlanSettings().timeout_s:
+        if isinstance(found, GuestError) and patience.seconds != USUAL_TIMEOUT_S:
             return TimeOutError(found.cause, console=found.console)
         return found
 

@@ -274,7 +274,7 @@ def _subject(found: Claim, letter: Letter) -> str:
         workload = letter.workloads.get(ladder.workload)
         own = ladder.scenario if workload and sentences.is_set(workload) else ladder.workload
         call = re.match(r"(\w+)\(", sentences.subject(ladder, "", letter.workloads))
-        folder = letter.file.rpartition("/")[0]
+        folder = letter.file.rpartition("/")[0] or (workload.subsystem if workload else "")
         place = f"{folder}{folder and ('/' if call else ': ')}{call[1] if call else own}"
         said = f"{what} from {old} to {new}"
     tag = f"{found.tag} " if found.tag else ""

@@ -28,7 +28,7 @@ from kdelta import files
 from kdelta.errors import SpecError
 from kdelta.machine.axes import MachineSettings, Matrix
 from kdelta.printable import printable, quoted
-from kdelta.sample import Instrument
+from kdelta.sample import USUAL_TIMEOUT_S, Instrument
 from kdelta.study import probes
 from kdelta.study.probes import wrong
 from kdelta.workload import LIST_SCENARIOS
@@ -223,7 +223,7 @@ class PlanSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
     fresh_boot: bool = False
     max_attempts: Annotated[int, Meta(ge=1, le=10)] = 2
-    timeout_s: Annotated[int, Meta(ge=1, le=86400)] = 120
+    timeout_s: Annotated[int, Meta(ge=1, le=86400)] = USUAL_TIMEOUT_S
     single_kernel: bool = False
     reuse: bool = True
     gates: bool = True
