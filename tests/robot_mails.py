@@ -21,7 +21,6 @@ class Form:
     percent: float
     scenario: str
     better: str = "more"
-    devices: str = ""
 
 
 def mail(
@@ -59,14 +58,13 @@ def mail(
 
 def form(
     name: str, metric: str, headline: str, parameters: str, row: str, percent: float, scenario: str,
-    *, old: bool = False, better: str = "more", devices: str = "",
+    *, old: bool = False, better: str = "more",
 ) -> Form:  # fmt: skip
     """Of a mail whose headline and table have a metric."""
     suite = metric.partition(".")[0]
     told = mail(suite, f"{headline} of {metric}", parameters, row.format(metric), old=old)
     return Form(
-        name=name, mail=told, metric=metric, percent=percent, scenario=scenario, better=better,
-        devices=devices,
+        name=name, mail=told, metric=metric, percent=percent, scenario=scenario, better=better
     )  # fmt: skip
 
 
@@ -90,10 +88,6 @@ FORMS = (
     form("stress-ng, whose loop is not here", "stress-ng.ring-pipe.ops_per_sec",
          "a 5.1% regression", "nr_threads: 100%; testtime: 60s; test: ring-pipe",
          "  1.97e+08            -5.1%   1.87e+08        {}", -5.1, ""),
-    form("vm-scalability on a disk", "vm-scalability.throughput",
-         "a -21.4% regression", "runtime: 300s; test: lru-file-readtwice; disk: 1SSD; fs: xfs",
-         "  73391285 \u00b1  2%     -21.4%   57685657 \u00b1 10%  {}", -21.4, "",
-         devices="disk 1SSD, fs xfs"),
     form("a test in hugetlb, which base pages do not repeat", "vm-scalability.throughput",
          "a 8.8% regression", "runtime: 300s; size: 512G; test: anon-w-seq-hugetlb",
          "  11871912            -8.8%   10827184        {}", -8.8, ""),

@@ -25,6 +25,7 @@ from kdelta.kernels import reference
 from kdelta.kernels.kernel import Kernel
 from kdelta.rendering import commit as page
 from kdelta.run import exact
+from kdelta.source.patches import PatchSeries
 from kdelta.source.tree import of_folder
 from kdelta.source.tree_reference import Variant
 from kdelta.table.columns import plain
@@ -123,6 +124,8 @@ def answered(
     for module in (commits, check_series):
         monkeypatch.setattr(module, "changed_code", lambda _old, _new: (known, False))
     monkeypatch.setattr(check_series, "_aliases", lambda _kernel, _names: {})
+    own = "@@ -1 +1 @@ int never_run(int a)\n-\tchange_pte_range();\n"
+    monkeypatch.setattr(PatchSeries, "changes", lambda _: iter([own]))
     placed = commits.Placed(asked=COMMIT, series=series_of.series(name), undone=undone)
     made, counts = cast("Any", series_of.Made()), cast("Any", Counts())
     every = series_of.SCENARIOS
@@ -143,11 +146,14 @@ def test_the_first_sentence_is_of_the_commit_and_not_of_its_undoing(
     verdict: Verdict,
     said: str,
 ) -> None:
-    found, text = answered(monkeypatch, "1100", "change_pte_range never_run", undone=undone)
+    changed = "change_pte_range never_run never_run.cold"
+    found, text = answered(monkeypatch, "1100", changed, undone=undone)
     scope = "instructions per page in mprotect:anon_toggle_4m than without it,"
     assert text.startswith(f"base with c0ffee executes {said.format(scope)}{verdict}.")
     assert (found.verdict, found.unseen, found.looked) == (verdict, ("never_run",), 2)
     assert found.executing == {"mprotect:anon_toggle_4m": ["change_pte_range"]}
+    assert "It changes 2 functions: never_run, change_pte_range." in text
+    assert commits.of_source(["__x64_sys_a", "__ia32_sys_a", "a.cold", "b"], "") == ("a", "b")
     assert "1 of 2 paths execute it: 1 " in text
     assert "In no scenario: never_run." in text
 

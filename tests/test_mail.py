@@ -380,7 +380,7 @@ def test_the_table_and_the_fields_are_read_and_no_sentence(form: Form, tmp_path:
         robot_mails.COMMIT, "fedcba9876", "mm: a change"
     )  # fmt: skip
     row = robot.chosen(found, "" if form.better else form.metric)
-    assert (row.metric, row.percent, found.devices) == (form.metric, form.percent, form.devices)
+    assert (row.metric, row.percent) == (form.metric, form.percent)
     assert (row.better or "") == form.better
     if form.scenario:
         assert robot.scenario_of(found, row) == form.scenario
@@ -518,13 +518,10 @@ def test_a_scenario_takes_page_faults_where_the_test_does(
 def test_what_runs_in_user_space_has_no_path(tmp_path: Path) -> None:
     row = "  1.97e+08            -5.1%   1.87e+08        stress-ng.vdso.ops_per_sec"
     mail = robot_mails.mail("stress-ng", "a change", "nr_threads: 100%; test: vdso", row)
-    ended = asked(tmp_path, mail, "--kernels", "6.16,6.17")
+    ended = asked(tmp_path, mail)
     assert ended.output.startswith("The test runs in the vDSO, in user space: no path of the kern")
     assert ended.exit_code == 0
-    for suite, test in (("stress-ng", "clock"), ("will-it-scale", "vdso")):
-        other = mail.replace("vdso", test).replace("stress-ng", suite)
-        found = robot.read(saved(tmp_path, other))
-        assert not robot.outside(found, found.rows[0])
+    assert "no scenarios" in sentence(asked(tmp_path, mail.replace("vdso", "ring-pipe")))
 
 
 def test_a_test_of_several_tasks_is_counted_in_turns(tmp_path: Path) -> None:
@@ -532,7 +529,7 @@ def test_a_test_of_several_tasks_is_counted_in_turns(tmp_path: Path) -> None:
     for parameters, names in {
         "nr_task: 100%; mode: thread; test: futex4": ["futex4"],
         "nr_task: 1; mode: thread; test: futex4": [],
-        "nr_task: 16; mode: thread; test: brk2": ["brk1"],
+        "nr_task: 16; mode: thread; test: brk2": [],
         "nr_threads: 100%; test: open": ["open_one_file", "open_own_files", "open_own_threads"],
         "nr_threads: 100%; test: sock": [],
     }.items():
@@ -643,9 +640,8 @@ def test_whether_the_kernels_have_the_commit_is_proven_or_said(tmp_path: Path) -
     with pytest.raises(SpecError, match="lacks it"):
         told(two, one)
     released = "6.17", f"6.17+undo={repo}@{two}"
-    for first, last in (("6.16", "6.17"), ("6.17", "6.17.8"), ("6.9.1", "deb:6.10-1"), ("6", "5")):
-        assert "Nothing proves" in robot.apart(report, first, last)
     for first, last in (("6.17", "6.16"), ("6.17.8", "6.17.7"), ("deb:6.10.1-1", "6.9+x")):
+        assert "Nothing proves" in robot.apart(report, last, first)
         with pytest.raises(SpecError, match=rf"{re.escape(first)} is newer .*in the other order"):
             robot.apart(report, first, last)
     assert robot.apart(report, released[1], released[0]) == ""

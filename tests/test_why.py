@@ -52,8 +52,6 @@ def answered(record: RunRecord, *opened: str) -> str:
         (ladder_records.part_of("6.12.107", "6.16.12"), "No: @ takes 401.7 instr", "within 1 %."),
         (run_of(BACK), "No: @ takes 403.0 instructions per page on 6.18.15, 400.0 on 6.16.12: x1.0",
          "within 1 %. Decided steps: 6.16.12 -> 6.17.13 x2.000, 6.17.13 -> 6.18.15 x0.504. By fun"),
-        (run_of({"6.16.12": 400.0, "6.17.13": 402.0, "6.18.15": 403.0}), "No: @ takes 403.0",
-         "within 1 %."),
         (run_of({"6.16.12": 110.0, "6.17.13": 110.5, "6.18.15": 220.0}), "Yes: @ takes 220.0",
          "Decided steps: 6.16.12 -> 6.17.13 (protect x1.050), 6.17.13 -> 6.18.15 x1.991."),
         (run_of({"6.16.12": 110.0, "6.17.13": 110.5}), "No: @ takes 110.5",

@@ -7,7 +7,8 @@ has is put into the newest one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -33,6 +34,7 @@ from kdelta.transplant import objects, releases
 from kdelta.verdict.comparison import Verdict
 
 _SHORT = 12
+_LEFT = re.compile(r"^(?:@@ [^@]* @@ |[-+](?=\w))(.*)", re.MULTILINE)  # heads of functions
 _TRIED = 3  # sources, of 150 MB each
 VERDICTS = {
     Effect.MORE: Verdict.REGRESSION,
@@ -180,16 +182,26 @@ def _candidates(asked: AskedCommit, offered: Sequence[KernelOffer]) -> list[str]
     return [one for one in every if asked.since and since <= series_number(one)] or every
 
 
+def of_source(names: Iterable[str], diff: str) -> tuple[str, ...]:
+    """Functions as their source names them, those that a diff without context is in first.
+
+    Parts of a function and the entries of a system call are one.
+    """
+    own = {*re.findall(r"\w+", "\n".join(_LEFT.findall(diff)))}
+    return tuple(sorted({*map(objects.plain, names)}, key=lambda name: (name not in own, name)))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitAnswer:
     """What a commit does to the paths that execute it.
 
     kernels: references to the release without and with it, none where kernels are built.
-    functions: that it changes, none where the code is the same.  unseen: those of them that no
-    scenario executes.  looked: how many scenarios are known.  executing: those of them that execute
-    what it changes, with which functions.  paths: before is without the commit, after with it; none
-    where nothing was counted.  skipped: scenarios without a count, with the reason.  untried: the
-    survey's others.  verdict: of the path that changes most, None where nothing was counted.
+    functions: that it changes, as the source names them, those that its lines are in first; none
+    where the code is the same.  unseen: those of them that no scenario executes.  looked: how many
+    scenarios are known.  executing: those of them that execute what it changes, with which
+    functions.  paths: before is without the commit, after with it; none where nothing was counted.
+    skipped: scenarios without a count, with the reason.  untried: the survey's others.  verdict: of
+    the path that changes most, None where nothing was counted.
     """
 
     name: str
@@ -226,12 +238,13 @@ def answer(
     own, tree = placed.asked, placed.series.steps[0].tree
     base, other = kernels.of(placed.series.base), kernels.of(tree)
     names, lines = changed_code(base, other)
+    functions = of_source(names, next(placed.series.changes()))
     pair = [base.reference, f"{base.reference}+{'undo=' * placed.undone}{own.word}"]
     pair = pair[:: -1 if placed.undone else 1] if isinstance(kernels, Transplants) else []
     found = CommitAnswer(
         name=own.name, title=own.title, since=own.since, base=placed.series.base.name,
         undone=placed.undone, passed=placed.passed, kernels=tuple(pair),
-        functions=tuple(sorted(names)), executing={}, skipped={}, verdict=Verdict.SAME,
+        functions=functions, executing={}, skipped={}, verdict=Verdict.SAME,
     )  # fmt: skip
     if base.image_sha256 == other.image_sha256 or lines:
         return found
@@ -250,8 +263,10 @@ def answer(
     found = _looked(found, [one.counted[0][1] for one in counts.counts], names)
     paths = _paths(counts, counter, undone=placed.undone)
     skipped = {scenario_name(name): why for name, why in counts.unmeasured.items()}
-    unseen = tuple(sorted(names - counts.executed))
-    return replace(found, unseen=unseen, paths=paths, skipped=skipped, verdict=_verdict(paths))
+    return replace(
+        found, unseen=_unseen(found, counts.executed), paths=paths, skipped=skipped,
+        verdict=_verdict(paths),
+    )  # fmt: skip
 
 
 def largest(paths: Sequence[PathRow]) -> PathRow | None:
@@ -271,8 +286,13 @@ def _looked(found: CommitAnswer, known: Sequence[Counted], names: frozenset[str]
     """With the scenarios that execute one of these functions."""
     ran = {scenario_name(one.scenario): functions_of(one.functions) & names for one in known}
     executing = {name: sorted(own) for name, own in ran.items() if own}
-    unseen = tuple(sorted(names.difference(*ran.values())))
+    unseen = _unseen(found, {name for own in ran.values() for name in own})
     return replace(found, looked=len(known), executing=executing, unseen=unseen)
+
+
+def _unseen(found: CommitAnswer, ran: Iterable[str]) -> tuple[str, ...]:
+    seen = {*map(objects.plain, ran)}
+    return tuple(name for name in found.functions if name not in seen)
 
 
 def _paths(found: CheckedSeries, counter: Counter, *, undone: bool) -> tuple[PathRow, ...]:

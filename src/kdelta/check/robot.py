@@ -62,7 +62,6 @@ _ROUNDED = 0.02  # logarithm: what two figures of one thing may differ by
 _RELEASE = re.compile(r"(?:deb:|tree:)?(\d{1,6})\.(\d{1,6})(?:\.([1-9]\d{0,5}))?(?![\d.])")
 _PERCENT = re.compile(r"([-+]?)([0-9]{1,15}(?:\.[0-9]{1,15})?)%")
 _TEST_PARAMETERS = ("test", "mode", "ipc", "option_a")  # these say which loop it is
-_DEVICE_PARAMETERS = ("disk", "fs", "fs2", "fstype", "nr_ssd", "nr_pmem")  # what no scenario has
 # Tests by suite that execute no path of the kernel, and where they run.
 _VDSO, _USER = "the vDSO, in user space", "user space alone"
 _OUTSIDE = {
@@ -137,13 +136,6 @@ class RobotReport:
         """The rows of the suite itself; fio-basic has those of fio."""
         suite = f"{self.suite}-"
         return [r for r in self.rows if suite.startswith(f"{r.metric.partition('.')[0]}-")]
-
-    @property
-    def devices(self) -> str:
-        """The parameters that name a device or a file system: "disk 1HDD, fs xfs", or ""."""
-        return ", ".join(
-            f"{name} {value}" for name, value in self.parameters if name in _DEVICE_PARAMETERS
-        )
 
 
 def other_faults(report: RobotReport, counted: float) -> str:
@@ -447,11 +439,7 @@ def in_turns(report: RobotReport, found: RateSplit | None) -> list[str]:
         return []
     names = [one.name for one in workload.load(plan.TURNS).scenarios]
     test = own.get("test", "")
-    bare = re.sub(r"\d", "", test)
     alike = [name for name in names if name == test or name.startswith(f"{test}_")]
-    alike = alike or [
-        name for name in names if f"{re.sub(r'[0-9]', '', name)}_".startswith(f"{bare}_")
-    ]
     by_mode = [n for n in alike if n.endswith("_processes") == (own.get("mode") == "process")]
     return [f"{plan.TURNS}:{name}" for name in by_mode or alike]
 
@@ -476,6 +464,14 @@ def apart(report: RobotReport, old: str, new: str) -> str:
     if commits:
         return f"{commit} is one of {commits} commits between {names}, and this is of all of them."
     return f"Nothing proves that {commit} lies between {names}: this is of all that differs there."
+
+
+def diff(report: RobotReport, *kernels: str) -> str:
+    """The lines that its commit changes, where one of the kernels names its tree; else ""."""
+    places = (re.search(r"(?:^tree:|[+=])([^+=]+)@", each) for each in kernels)
+    root = next((files.path_of(found[1]) for found in places if found), None)
+    words = ("show", "-U0", "--format=", "--no-ext-diff", "--no-textconv", report.commit)
+    return git.ask(root, *words).stdout if root else ""
 
 
 def _is_newer(old: str, new: str) -> bool:

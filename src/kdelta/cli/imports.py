@@ -15,7 +15,7 @@ import click
 
 from kdelta import workload
 from kdelta.analysis import judgement
-from kdelta.check import compare, robot
+from kdelta.check import commit, compare, robot
 from kdelta.cli import options
 from kdelta.cli.printing import print_found, reporting, say
 from kdelta.errors import SpecError
@@ -195,7 +195,8 @@ def ask(
         ((before, after),) = count(scenarios=[loop], progress=progress)
     case, why = compare.between(before, after)
     other = robot.other_faults(report, before.faults)
-    lost = "" if apart or other else _not_executed(before, after)
+    diff = "" if apart or other else robot.diff(report, new, old)
+    lost = "" if apart or other else _not_executed(before, after, diff)
     asked = [*([check_page.robot_split(own, row, concluded=not lost)] if own else []), *heading]
     apart = "" if other else apart  # the counts say nothing at all
     told = partial(check_page.robot_answer, row, direction, case, other or why)
@@ -220,11 +221,11 @@ def _two(kernels: str | None, report: robot.RobotReport, both: str) -> list[str]
     return words
 
 
-def _not_executed(before: compare.Counted, after: compare.Counted) -> str:
+def _not_executed(before: compare.Counted, after: compare.Counted, diff: str) -> str:
     """That no function which differs between two kernels was executed; "" where one was."""
     ran = before.functions | after.functions
     changed, _ = compare.changed_code(before.kernel, after.kernel)
     if not (before.functions and after.functions) or changed & ran:
         return ""
-    lost = f"{few(sorted(changed), 3)} did not run" if changed else _NO_CODE
+    lost = f"{few(commit.of_source(changed, diff), 3)} did not run" if changed else _NO_CODE
     return f"Your test does not execute this commit: {lost}."

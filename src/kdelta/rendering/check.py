@@ -448,13 +448,11 @@ _ABOUT = "A path length is never a time; contention, caches and devices are not 
 
 
 def robot_heading(report: RobotReport, row: RobotRow) -> Iterator[str]:
-    """What is asked: the commit, the change, and a device; before it what is within the spread."""
+    """What is asked: the commit and the change; before it what is within the spread."""
     if row.within:
         spreads = " and ".join(f"{each:g} %" for each in row.spreads)
         yield f"The mail's own figures decide nothing: both values deviate by {spreads}."
     yield f'{report.commit[:12]} ("{report.title}"): {row.percent:+g} % of {row.metric}'
-    if report.devices:
-        yield f"The test had {report.devices}; a scenario has memory alone."
 
 
 _PARTS = {

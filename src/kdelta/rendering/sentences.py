@@ -71,22 +71,13 @@ def difference_sentences(
     told = [_net(found, scale), *option_sentences(found), why]
     if work:
         told += [_kinds(found, work, scale), _calls(work, scale), _memory(found, work, scale)]
-    built = ["the page states of both were audited and hold"] if found.audited else []
     old, new = found.old_compiler, found.new_compiler
-    if old and old == new:
-        built.append(f"both kernels were built by {old}")
-    elif old and new:
+    if old and new and old != new:
         both = f"{old} built the old kernel and {new} the new one"
-        built.append(f"{both}, so part may be the compiler's")
+        told.append(f"{both}, so part may be the compiler's.")
     if found.comparison.differences:
-        built.append("they were configured differently, and part may be that")
-    told.append(_sentence(built))
+        told.append("They were configured differently, and part may be that.")
     return [one for one in told if one]
-
-
-def _sentence(parts: Sequence[str]) -> str:
-    text = "; ".join(parts)
-    return f"{text[:1].upper()}{text[1:]}." if text else ""
 
 
 def _net(found: Explanation, scale: Scale) -> str:
@@ -177,18 +168,8 @@ def _kinds(found: Explanation, work: WorkExplanation, scale: Scale) -> str:
     plain = [row for row in own if row.kind in _PLAIN and abs(row.delta) >= least]
     rare = [row for row in own if row.kind not in _PLAIN]
     changed = [*plain, *(row for row in rare if _is_told(row, scale, _RARE))]
-    same = [
-        f"{kind_named(row)}{_handled(found, row, scale, least=1)}"
-        for row in rare
-        if row.new and row not in changed
-    ]
-    parts = []
-    if changed:
-        told = [f"{_more(row, scale)}{_handled(found, row, scale)}" for row in changed]
-        parts.append(f"It takes {_listed(told)}")
-    if same:
-        parts.append(f"{_listed(same)} are as many as before")
-    return _sentence(parts)
+    told = [f"{_more(row, scale)}{_handled(found, row, scale)}" for row in changed]
+    return f"It takes {_listed(told)}." if told else ""
 
 
 def _calls(work: WorkExplanation, scale: Scale) -> str:
@@ -206,17 +187,13 @@ def _memory(found: Explanation, work: WorkExplanation, scale: Scale) -> str:
     whole = sum(row.new for row in lines)
     least = max(_LINES, _SHARE * whole / scale.operations)
     rows = [row for row in lines if _is_told(row, scale, least)]
-    if not rows:
-        return (
-            f"It touches {scale.each(whole)} lines of 64 bytes, and of no kind of memory"
-            f" {least:.2g} more or fewer than before."
-        )
     parts = []
     for row in rows:
         mostly = f", in {short(row.where[0][0], _FUNCTION_WIDTH)}" if row.where else ""
         change = f"{scale.plain(row.old)} -> {scale.plain(row.new)}{mostly}"
         parts.append(f"{scale.signed(row.delta)} of {row.kind} ({change})")
-    return f"Lines of 64 bytes touched per {found.operation or 'operation'}: {_listed(parts)}."
+    lines_of = f"Lines of 64 bytes touched per {found.operation or 'operation'}"
+    return f"{lines_of}: {_listed(parts)}." if parts else ""
 
 
 def _is_told(row: KindDelta, scale: Scale, least: float) -> bool:
@@ -233,10 +210,10 @@ def _more(row: KindDelta, scale: Scale) -> str:
     return f"{count} {direction} {words}"
 
 
-def _handled(found: Explanation, row: KindDelta, scale: Scale, least: int = 0) -> str:
-    """What string instructions handled: fewer of them may clear as much, and as many may not."""
+def _handled(found: Explanation, row: KindDelta, scale: Scale) -> str:
+    """What string instructions handled: fewer of them may clear as much."""
     strings = found.strings
-    if row.kind != Kind.STRING or strings is None or abs(strings.delta) < least * scale.operations:
+    if row.kind != Kind.STRING or strings is None:
         return ""
     return f" ({scale.plain(strings.old)} -> {scale.plain(strings.new)} bytes)"
 

@@ -26,7 +26,7 @@ _CODE = (
     "arch/x86", "block", "crypto", "fs", "init", "io_uring", "ipc", "kernel", "lib", "mm", "net",
     "security", "virt",
 )  # fmt: skip
-_SYSTEM_CALL = re.compile(r"__(?:x64|do|se)_sys_")
+_SYSTEM_CALL = re.compile(r"__(?:x64|ia32|do|se)_sys_")
 # A line at the left edge that ends no statement; in it words before "(", or a macro's first.
 _MAY_DEFINE = r"^[A-Za-z_].*\(.*[^;]$"
 _DEFINES = re.compile(r"(?!EXPORT)[A-Za-z_].*[^;]$")
