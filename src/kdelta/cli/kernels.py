@@ -142,7 +142,8 @@ def show(*, ref: str, arch: str, flavour: str, trust: bool, as_json: bool) -> No
         return
     for name, value in fields.items():
         told = ", ".join(value) if isinstance(value, tuple) else value
-        say(f"{name:<14} {'unknown' if told in ('', None) else told}")
+        line = f"{name:<14} {'unknown' if told in ('', None) else told}"
+        (say if isinstance(value, tuple) else click.echo)(line)  # a path stays whole
 
 
 def _print_offers(offers: Sequence[debian.KernelOffer], arch: str, flavour: str) -> None:
