@@ -647,6 +647,16 @@ def test_whether_the_kernels_have_the_commit_is_proven_or_said(tmp_path: Path) -
     assert robot.apart(report, released[1], released[0]) == ""
     with pytest.raises(SpecError, match="lacks it"):
         robot.apart(report, *released)
+    (repo / "a.c").write_text("int own(void)\n")
+    git(repo, "add", "a.c")
+    git(repo, "commit", "-q", "-m", "own")
+    report = dataclasses.replace(report, commit=(own := git(repo, "rev-parse", "HEAD").strip()))
+    for kernels in (
+        ("6.17", f"6.17+undo={repo}@{own}"),
+        (f"tree:{repo}@{own}", f"tree:{repo}@{one}"),
+    ):
+        assert "+int own(void)" in robot.diff(report, *kernels)
+    assert robot.diff(report, "6.16", "6.17") == ""
 
 
 def test_two_rows_with_a_direction_are_one_too_many(tmp_path: Path) -> None:
