@@ -72,12 +72,9 @@ def check_marks(load: workload.Workload, architecture: arch.Arch) -> None:
     )
     place = str(load.program)
     if not opened or opened != closed:
-        raise SpecError(
-            f"it opens windows of the phases {opened or 'none'} and closes those of"
-            f" {closed or 'none'}",
-            place=place,
-            action="write KD_BEGIN(0) and KD_END(0) around the work",
-        )
+        told = f"windows of phases {opened} begin, and of {closed} end"
+        action = "write KD_BEGIN(0) and KD_END(0) around the work"
+        raise SpecError(told if opened or closed else "it has no marks", place=place, action=action)
     for phase in load.phases:
         if phase.id not in opened or f"{phase.name}\0".encode() not in code:
             raise SpecError(

@@ -57,13 +57,14 @@ def kernels() -> None:
 @_arch
 @_flavour
 @json_option
-def list_command(*, arch: str, flavour: str, as_json: bool) -> None:
+@click.option("--refresh", is_flag=True, help="Ask the mirror for a new index first.")
+def list_command(*, arch: str, flavour: str, as_json: bool, refresh: bool) -> None:
     """List every kernel that the archive offers, newest last.
 
     Of several that fit a reference, the one listed last is taken.
     """
     with reporting() as progress:
-        chosen = reference.listing(arch, flavour, progress=progress)
+        chosen = reference.listing(arch, flavour, refresh=refresh, progress=progress)
     if as_json:
         names = ("release", "upstream", "series", "version", "package", "suites", "bytes", "cached")
         packages = (each.package for each in chosen)

@@ -192,12 +192,16 @@ def of_build(reference: str, build: Build) -> Kernel:
 
 
 def listing(
-    arch: str = "amd64", flavour: str = "cloud", *, progress: Progress | None = None
+    arch: str = "amd64",
+    flavour: str = "cloud",
+    *,
+    refresh: bool = False,
+    progress: Progress | None = None,
 ) -> tuple[debian.KernelOffer, ...]:
     """Every kernel that the archive offers, oldest first.  Raises InfraError without an index."""
     kind = flavour_of(flavour, arch)
     archive = opened(arch)
-    archive.refresh(progress=progress)
+    archive.refresh(force=refresh, progress=progress)
     for note in archive.notes:
         log.warning("note: %s", note)
     return debian.offers(archive, kind)
