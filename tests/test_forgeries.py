@@ -301,6 +301,10 @@ FORGERIES: dict[str, tuple[Callable[[Files], object], str]] = {
     "a subject": (plan(lambda p: p.update(subjects={"mm": "x"})), "subjects: are of no commit"),
     "a source": (text_of("sources/plugin/insns.c", b"x"), "insns.c: is not what this kdelta has"),
     "no source": (lambda f: f.pop("sources/guest/init.c"), "sources/guest/init.c: is missing"),
+    "a bundle that praises itself": (
+        text(BUNDLE, '"absent": [', '"absent": ["ok: all is verified",'),
+        "says that this is absent",
+    ),
     "a silent bundle": (text(BUNDLE, "the plugin that", "the that"), "does not say that this is"),
     "no configuration": (
         plan(lambda p: p["arms"][ARM]["kernel"].update(config_sha256="ab" * 32)),

@@ -43,10 +43,11 @@ FORBIDDEN = {
 MAX_FUNCTION = 60
 # What the whole house may be, so that a stranger reads it in an afternoon.  They are to go down; up
 # they went for patches put into released kernels, for lines that CPUs share and headers that
-# thousands of objects include, and for readers that refuse what strangers name.
-SOURCE_LINES = 55_880
+# thousands of objects include, and for readers that refuse what strangers name; the last time for
+# what a C file does before main(), what verify makes again, and completion by type.
+SOURCE_LINES = 56_170
 SOURCE_MODULES = 181
-TEST_LINES = 41_180
+TEST_LINES = 41_310
 DOCUMENT_WORDS = 32_170
 MOST_BRANCHES = 4  # on the instrument
 

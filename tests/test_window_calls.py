@@ -698,8 +698,8 @@ def test_states_of_the_machine_stand_beside_the_count_where_they_differ() -> Non
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "windows of the phases none and closes those of none"),
-        ("KD_BEGIN(3);", r"windows of the phases \[3\] and closes those of none"),
+        ("", "it has no marks"),
+        ("KD_BEGIN(3);", r"windows of phases \[3\] begin, and of none end"),
     ],
 )
 def test_a_file_without_windows_is_refused_before_a_boot(

@@ -72,7 +72,7 @@ def check_marks(load: workload.Workload, architecture: arch.Arch) -> None:
     )
     place = str(load.program)
     if not opened or opened != closed:
-        told = f"windows of phases {opened} begin, and of {closed} end"
+        told = f"windows of phases {opened or 'none'} begin, and of {closed or 'none'} end"
         action = "write KD_BEGIN(0) and KD_END(0) around the work"
         raise SpecError(told if opened or closed else "it has no marks", place=place, action=action)
     for phase in load.phases:

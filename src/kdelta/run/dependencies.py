@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 from collections.abc import Iterator
 from operator import attrgetter
@@ -29,6 +30,7 @@ from kdelta.transplant import releases
 
 FORMAT = 1
 BUNDLE = "bundle.json"
+_MISSED = re.compile(r"the (?:workload|program|plugin|image|source|changes|configuration) ")
 _PATCHES, _CONFIGS, _SOURCES = "kernels/patches", "kernels/configs", "sources"
 
 
@@ -248,6 +250,10 @@ def unlike_sources(record: RunRecord, folder: Path) -> Iterator[Difference]:
 
 def unlike_run(record: RunRecord, folder: Path) -> Iterator[Difference]:
     """Files of a bundle that are of no trial and no kernel of the run; lost configurations."""
+    for sentence in _absent(folder):
+        if not _MISSED.match(sentence):
+            what = f"says that this is absent, which no bundle has: {quoted(sentence, 80)}"
+            yield Difference(file=BUNDLE, what=what)
     own, said = {f"trials/{trial.index:04d}" for trial in record.trials}, " ".join(_absent(folder))
     programs = {(trial.workload, trial.scenario) for trial in record.trials}
     own |= {f"{Path(name[0]).stem}/{Path(file_name(*name)).stem}" for name in programs}
