@@ -82,7 +82,8 @@ def _saying() -> Iterator[Callable[[str], None]]:
     """What tells on standard error what is being found out, which takes seconds."""
     if not sys.stderr.isatty():
         say("finding out what this machine can do", err=True)
-        yield lambda _: None
+        with reporting():  # a tool may hang
+            yield lambda _: None
         return
     from rich.console import Console
 

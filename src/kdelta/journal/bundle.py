@@ -193,10 +193,10 @@ def differing(old: Any, new: Any, place: str, by: str) -> Iterator[str]:
 def _listed(path: Path) -> tuple[dict[str, str], list[Difference]]:
     with disk_errors(path), path.open(errors="replace") as stream:
         lines = [line.rstrip("\n") for line in islice(stream, _MOST_FILES)]
-    listed, faults = {}, []
+    listed, faults = dict[str, str](), list[Difference]()
     for at, line in enumerate(lines, start=1):
         match = _LINE.fullmatch(line)
-        if match is None or match[2] in listed:
+        if match is None or match[2] in (MANIFEST, *listed):
             faults.append(Difference(file=MANIFEST, what=f"line {at} is none of a manifest"))
         else:
             listed[match[2]] = match[1]
