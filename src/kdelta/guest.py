@@ -94,13 +94,11 @@ def _theirs(source: Path, architecture: arch.Arch) -> Path:
     taken = (source.parent / FILES).is_file()  # a program: guest/program.h
     headers = ["-isystem", str(data.directory("guest"))]
     headers.append(f"-Wa,-I{source.parent}" if taken else "-DKD_THEIRS")
-    speaks = workload.speaks(source)
-    headers += ["-include", "kdelta.h" if speaks else "lone.h"]
-    headers += [] if speaks else [f'-DKD_LONE="{source.stem}"']
+    lone = [f'-DKD_LONE="{source.stem}"', "-include", "lone.h"]
     return build.theirs(
         source,
         compiler=arch.compiler(architecture),
-        flags=("-DKD_WATCHED", *_THEIR_FLAGS, *headers),
+        flags=("-DKD_WATCHED", *_THEIR_FLAGS, *headers, *([] if workload.speaks(source) else lone)),
         package=arch.compiler_package(architecture),
         caged=partial(_caged, source.parent),
         check=partial(_check_object, str(source)),
@@ -110,7 +108,8 @@ def _theirs(source: Path, architecture: arch.Arch) -> Path:
 def _check_object(place: str, made: bytes) -> None:
     """Raise SpecError for what would act before kdelta.h looks, or instead of what that calls."""
     sizes, defined = elf.parts(made)
-    if any(_BEFORE.match(name) and (name, size) != _FIRST for name, size in sizes.items()):
+    early = [one for one in sizes.items() if _BEFORE.match(one[0])]
+    if early != [_FIRST]:
         cause = "it has code that runs before kdelta.h's own"
         raise SpecError(cause, place=place, action="give its constructors no priority")
     for name, kind in defined.items():
