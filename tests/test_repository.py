@@ -45,9 +45,9 @@ MAX_FUNCTION = 60
 # they went for patches put into released kernels, for lines that CPUs share and headers that
 # thousands of objects include, and for readers that refuse what strangers name; the last time for
 # what a C file does before main(), what verify makes again, and completion by type.
-SOURCE_LINES = 56_170
+SOURCE_LINES = 56_180
 SOURCE_MODULES = 181
-TEST_LINES = 41_310
+TEST_LINES = 41_335
 DOCUMENT_WORDS = 32_170
 MOST_BRANCHES = 4  # on the instrument
 
