@@ -47,7 +47,7 @@ MAX_FUNCTION = 60
 # what a C file does before main(), what verify makes again, and completion by type.
 SOURCE_LINES = 56_180
 SOURCE_MODULES = 181
-TEST_LINES = 41_335
+TEST_LINES = 41_355
 DOCUMENT_WORDS = 32_170
 MOST_BRANCHES = 4  # on the instrument
 

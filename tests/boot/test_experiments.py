@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from statistics import mode
 
@@ -14,7 +17,8 @@ from click.testing import CliRunner
 from kdelta.cli.main import cli
 from kdelta.journal.run import RUNS, RunJournal
 
-PAGE = Path(__file__).resolve().parents[2] / "docs/experiments.md"
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs/experiments.md"
 
 
 def counted(*words: str) -> tuple[str, list[dict[str, int]]]:
@@ -48,3 +52,15 @@ def test_the_page_of_experiments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     said, _ = counted("--kernels", "6.12,6.16")
     assert "UNDECIDED" in said
     assert "+UBSAN_BOUNDS" in said
+
+
+@pytest.mark.boot
+def test_the_page_of_explained_steps_is_made_by_its_command(tmp_path: Path) -> None:
+    """In its words and its form; what is counted is that of the archive's newest kernels."""
+    page = ROOT / "docs/explain.md"
+    made = shutil.copy(page, tmp_path)
+    words = [sys.executable, str(ROOT / "bench/explained.py"), "--write", str(made)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    first, second = (re.sub(r"[-+\d.,]+ *", "0", Path(one).read_text()) for one in (page, made))
+    assert first == second
