@@ -267,6 +267,9 @@ FORGERIES: dict[str, tuple[Callable[[Files], object], str]] = {
     "another name of a kernel": (
         plan(lambda p: p["arms"][ARM].update(label="6.17.9")), "or its arms have no names of",
     ),
+    "a control that is none": (
+        plan(lambda p: p["arms"][0].update(control=True)), "or its arms have no names of",
+    ),
     "two images swapped": (images_swapped, "is not that of its package"),
     "an image of nobody": (
         plan(lambda p: p["arms"][ARM]["kernel"].update(image_sha256="ab" * 32)),

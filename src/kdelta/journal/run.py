@@ -334,7 +334,8 @@ def _is_called(arm: ArmRecord) -> bool:
     """True when an arm has the name of its own kernel, whatever is told behind it."""
     name, own = _BEHIND.sub("", arm.label), arm.kernel
     names = own.name, own.version.replace("~", "-"), own.release, own.reference
-    return bool(name) and name.isprintable() and any(each.startswith(name) for each in names)
+    known = name.isprintable() and any(each.startswith(name) for each in names)
+    return bool(name) and known and arm.control is arm.label.endswith(" again")
 
 
 def _study_of(folder: Path, digest: str) -> spec.Study:
