@@ -270,6 +270,9 @@ FORGERIES: dict[str, tuple[Callable[[Files], object], str]] = {
     "a control that is none": (
         plan(lambda p: p["arms"][0].update(control=True)), "or its arms have no names of",
     ),
+    "nothing at all": (
+        plan(lambda p: p.update(arms=[], trials=[])), "or its arms have no names of",
+    ),
     "two images swapped": (images_swapped, "is not that of its package"),
     "an image of nobody": (
         plan(lambda p: p["arms"][ARM]["kernel"].update(image_sha256="ab" * 32)),

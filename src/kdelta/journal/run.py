@@ -326,7 +326,7 @@ def _sound(plan: _Plan) -> bool:
     of_arms = {trial.arm for trial in plan.trials} <= set(arms)
     named = re.fullmatch(r"[\w.+~=@,-]*", plan.run_id)
     labels = {(arm.label, arm.point) for arm in plan.arms if _is_called(arm)}
-    told = bool(named) and len(labels) == len(arms)
+    told = bool(named and arms) and len(labels) == len(arms)
     return told and once and few and of_arms and arms == list(range(len(arms)))
 
 
