@@ -45,7 +45,7 @@ MAX_FUNCTION = 60
 # they went for patches put into released kernels, for lines that CPUs share and headers that
 # thousands of objects include, and for readers that refuse what strangers name; the last time for
 # what a C file does before main(), what verify makes again, and completion by type.
-SOURCE_LINES = 56_180
+SOURCE_LINES = 56_185
 SOURCE_MODULES = 181
 TEST_LINES = 41_355
 DOCUMENT_WORDS = 32_170

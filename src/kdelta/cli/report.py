@@ -83,6 +83,8 @@ def report(
     record = one_record(runs, run)
     (carried,), sent = lab.without_folders([record])
     found = claim(carried, other, scenario=scenario)
+    if not found.report.ladders:
+        raise SpecError("it has no trials", place=record.run_id, action="measure it: kdelta run")
     known = loadable(trial.workload for trial in record.trials)
     workloads = {sent.get(name, name): one for name, one in known.items()}
     head = found.headline.ladder if found.headline else found.report.ladders[0]
