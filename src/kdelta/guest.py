@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from kdelta import arch, build, cache, data, elf, workload
-from kdelta.errors import SpecError
+from kdelta.errors import BuildError, SpecError
 from kdelta.files import digest_of
 from kdelta.kernels.image import brought
 from kdelta.printable import printable
@@ -107,7 +107,10 @@ def _theirs(source: Path, architecture: arch.Arch) -> Path:
 
 def _check_object(place: str, made: bytes) -> None:
     """Raise SpecError for what would act before kdelta.h looks, or instead of what that calls."""
-    sizes, defined = elf.parts(made)
+    try:
+        sizes, defined = elf.parts(made)
+    except elf.BadElf as error:
+        raise BuildError(f"the compiler made no object file of it: {error}", place=place) from error
     early = [one for one in sizes.items() if _BEFORE.match(one[0])]
     if early != [_FIRST]:
         cause = "it has code that runs before kdelta.h's own"
@@ -121,9 +124,8 @@ def _check_object(place: str, made: bytes) -> None:
 @functools.cache
 def _called() -> frozenset[str]:
     """What the guest's headers call."""
-    texts = (data.directory("guest") / name for name in ("kdelta.h", "lone.h"))
-    every = re.findall(r"\b(\w+)\(", "".join(path.read_text() for path in texts))
-    return frozenset(every) - {"main"}
+    text = "".join((data.directory("guest") / h).read_text() for h in ("kdelta.h", "lone.h"))
+    return frozenset(re.findall(r"\b(\w+)\(", text)) - {"main"}
 
 
 def _caged(home: Path, argv: Sequence[str], folder: Path) -> Sequence[str]:
