@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Generic, TypeVar
 
@@ -117,14 +118,11 @@ def run(
             os.close(writer)
 
         def answered() -> bool:
-            if os.fstat(output.fileno()).st_size > _MOST_PRINTED:
-                cause = f"{argv[0]} printed more than {_MOST_PRINTED >> 20} MiB"
-                raise InfraError(cause, action=process.action(argv[0]))
             return sign_of_life is None or bool(sign_of_life.search(_printed(output)))
 
         try:
             gave_up = not _follow(
-                child, reader, timeout, answered, lambda line: _report(line, label, progress)
+                child, reader, timeout, output, answered, partial(_report, label, progress)
             )
         finally:
             process.end(child)
@@ -140,6 +138,7 @@ def _follow(
     child: subprocess.Popen[bytes],
     reader: int,
     timeout: float,
+    output: IO[bytes],
     answered: Callable[[], bool],
     report: Callable[[str], None],
 ) -> bool:
@@ -150,9 +149,13 @@ def _follow(
         if spent > timeout:
             action = "check the connection to the package mirror and try again"
             raise InfraError(f"apt did not end within {timeout:.0f} s", action=action)
-        if not answered() and spent > PATIENCE_S and not asked:
-            return False
-        asked |= spent > PATIENCE_S
+        if os.fstat(output.fileno()).st_size > _MOST_PRINTED:
+            cause = f"apt printed more than {_MOST_PRINTED >> 20} MiB"
+            raise InfraError(cause, action=process.action("apt-get"))
+        if spent > PATIENCE_S and not asked:
+            asked = True
+            if not answered():
+                return False
         if not select.select([reader], [], [], _POLL_S)[0]:
             continue
         chunk = os.read(reader, 4096)
@@ -170,7 +173,7 @@ def _printed(output: IO[bytes]) -> bytes:
     return os.pread(output.fileno(), os.fstat(output.fileno()).st_size, 0)
 
 
-def _report(line: str, label: str, progress: Progress | None) -> None:
+def _report(label: str, progress: Progress | None, line: str) -> None:
     # "dlstatus:1:42.7:Retrieving file 1 of 3", apt's README.progress-reporting
     parts = line.split(":", 3)
     if progress is None or len(parts) < 4 or parts[0] != "dlstatus":
