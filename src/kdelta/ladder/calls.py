@@ -38,7 +38,7 @@ T = TypeVar("T")
 Arm = Sequence[Sequence[PhaseCounts]]  # of its trials
 FAULTS = "page faults"
 _RCU, _WOKEN = "RCU", "tasks of others"
-_LOOKED_UP, _LOOKUP = "parts of paths", 2000  # instructions of one at most
+LOOKUP, _LOOKUP = "lookup_fast", 2000  # of a part of a path; instructions of one at most
 _LIMITS = ("setrlimit argument 1", "prlimit64 argument 2")
 # RLIMIT_CPU is the lowest number of all, and RLIMIT_RTTIME the highest.
 _LIMIT_OF_CPU, _LIMIT_OF_REAL_TIME = 0, 15
@@ -101,8 +101,7 @@ FAULT = ("exc_page_fault", "do_page_fault", "__do_page_fault", "do_mem_abort", "
 
 
 def left_by(rows: Iterable[FunctionCount], wakes: int) -> dict[str, int]:
-    """Requests to do something outside the windows that these functions ran in, by who does it, and
-    how many parts of paths were looked up within.
+    """Requests to do something outside the windows that these functions ran in, by who does it.
 
     wakes: of tasks that are not the workload's.
     """
@@ -111,8 +110,7 @@ def left_by(rows: Iterable[FunctionCount], wakes: int) -> dict[str, int]:
         who: sum(max(calls.get(name, 0) for name in names) for names in groups)
         for who, groups in _LEAVE.items()
     }
-    found |= {_WOKEN: wakes, _LOOKED_UP: calls.get("lookup_fast", 0)}
-    return {who: times for who, times in found.items() if times}
+    return {who: times for who, times in {**found, _WOKEN: wakes}.items() if times}
 
 
 def weighed_by_work_left(found: Comparison, old: CountReading, new: CountReading) -> Comparison:
@@ -169,7 +167,7 @@ def program_apart(
             "other tasks of the program's own do other work in the kernel outside the windows"
             f" ({was:,} -> {now:,} instructions a window), which is not counted: it may have moved"
         )
-    was, now = (one.left.get(_LOOKED_UP, 0) for one in (old, new))
+    was, now = old.looked_up, new.looked_up
     if was and now and abs(now - was) * _LOOKUP > step and found.verdict is not Verdict.UNDECIDED:
         yield (
             f"its paths have other parts, {was} looked up a window and {now}: a link, such as those"

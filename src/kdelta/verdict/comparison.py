@@ -84,12 +84,12 @@ class CountReading:
     free has a part in it, of which that shows too little.  unvaried: it is of fewer, and of a
     program that nobody has looked at: chance may have any part in it.  moved_by: each part of the
     seed, and how far it moves the value, as a share; () where that was not tried.  rare: lengths of
-    windows beside the common one, by phase.  left: requests to others, by who does the
-    work, which is not counted.  Of a program that nobody has looked at: program, the least and the
-    most, over the trials, that are its own in user space; faults, of pages; behind, the least and
-    the most that its other tasks executed of the kernel outside the windows; places, of windows of
-    each length ("": the common one) and of each seed the instructions of the kernel by call and
-    place.
+    windows beside the common one, by phase.  left: requests to others, by who does the work, which
+    is not counted.  looked_up: parts of paths.  Of a program that nobody has looked at: program,
+    the least and the most, over the trials, that are its own in user space; faults, of pages;
+    behind, the least and the most that its other tasks executed of the kernel outside the windows;
+    places, of windows of each length ("": the common one) and of each seed the instructions of the
+    kernel by call and place.
     """
 
     value: int
@@ -103,6 +103,7 @@ class CountReading:
     unvaried: bool = False
     program: tuple[int, int] | None = None
     faults: int = 0
+    looked_up: int = 0
     moved_by: tuple[tuple[str, float], ...] = ()
     rare: tuple[Rare, ...] = ()
     left: dict[str, int] = field(default_factory=dict, hash=False)
