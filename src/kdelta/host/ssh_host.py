@@ -437,12 +437,11 @@ class SshHost:
             except RefusedError:
                 raise
             except InfraError as error:
-                why = error.cause
                 if time.monotonic() > deadline:
                     if was_reset or not self._was_reset():
                         raise PoolError(error.cause, action=error.action) from error
                     was_reset, deadline = True, time.monotonic() + self._boot_s
-            self._pause(begun, why)
+                self._pause(begun, error.cause)
 
     def running(self) -> Running:
         """The boot it is in now."""

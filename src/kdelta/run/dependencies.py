@@ -250,10 +250,9 @@ def unlike_sources(record: RunRecord, folder: Path) -> Iterator[Difference]:
 
 def unlike_run(record: RunRecord, folder: Path) -> Iterator[Difference]:
     """Files of a bundle that are of no trial and no kernel of the run; lost configurations."""
-    for sentence in _absent(folder):
-        if not _MISSED.match(sentence):
-            what = f"says that this is absent, which no bundle has: {quoted(sentence, 80)}"
-            yield Difference(file=BUNDLE, what=what)
+    for sentence in (one for one in _absent(folder) if not _MISSED.match(one)):
+        what = f"says that this is absent, which no bundle has: {quoted(sentence, 80)}"
+        yield Difference(file=BUNDLE, what=what)
     own, said = {f"trials/{trial.index:04d}" for trial in record.trials}, " ".join(_absent(folder))
     programs = {(trial.workload, trial.scenario) for trial in record.trials}
     own |= {f"{Path(name[0]).stem}/{Path(file_name(*name)).stem}" for name in programs}

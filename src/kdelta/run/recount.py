@@ -80,7 +80,7 @@ _PLACES = re.compile(r"(?:^|(?<==))(?:\$(?:CACHE|TRIAL)/|\$IMAGE|/proc/self/fd/)
 # Reasons of which the guest's answers were not kept.
 _OF_GUEST = re.compile(rf"(?:kernel release|machine|command line) is |(?:{'|'.join(AXES)}): /")
 _NOT_OURS = (KdeltaError, OSError, EOFError, zlib.error, ValueError, LookupError, ArithmeticError)
-_NOT_MADE = (Outcome.BOOT_ERROR, Outcome.GUEST_ERROR, Outcome.INFRA_ERROR)
+_NOT_MADE = (Outcome.BOOT_ERROR, Outcome.GUEST_ERROR, Outcome.TIME_OUT, Outcome.INFRA_ERROR)
 
 
 class Recount:
@@ -209,9 +209,7 @@ class Recount:
         known = {name.partition(".")[0]: f"{place}{name}" for name in ARTIFACTS}
         consoles = [one.console for one in result.tries if one.console]
         strange = [path for name, path in result.artifacts.items() if known.get(name) != path]
-        strange += [
-            path for path in consoles if not re.fullmatch(rf"{place}console-\d+\.log", path)
-        ]
+        strange += [p for p in consoles if not re.fullmatch(rf"{place}console-\d+\.log", p)]
         for path in (*result.artifacts.values(), *consoles):
             if path in strange:
                 yield f"artifacts: {quoted(path, 80)} is no file of this trial"

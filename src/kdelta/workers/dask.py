@@ -114,12 +114,17 @@ class DaskWorkers:
             self._client.close(timeout=5)
 
 
-def _has_tls() -> bool:
+def _secured() -> dict[str, Any]:
+    """What dask's settings give a connection."""
     from distributed.security import Security
 
     security: Any = Security
+    return dict(security().get_connection_args("client"))
+
+
+def _has_tls() -> bool:
     with contextlib.suppress(OSError, ValueError):  # they name what is no certificate
-        return security().get_connection_args("client").get("ssl_context") is not None
+        return _secured().get("ssl_context") is not None
     return False
 
 
@@ -128,14 +133,11 @@ def _check_answers(address: str) -> None:
     takes what else is said for lengths of memory.
     """
     from distributed.comm import core
-    from distributed.security import Security
 
-    security: Any = Security
     connect: Any = core.connect
 
     async def greet() -> None:
-        given = security().get_connection_args("client")
-        comm: Any = await asyncio.wait_for(connect(address, **given), _CONNECT_S)
+        comm: Any = await asyncio.wait_for(connect(address, **_secured()), _CONNECT_S)
         comm.abort()
 
     try:
