@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from kdelta import sample
 from kdelta.journal import results
-from kdelta.journal.run import RunJournal, RunRecord
+from kdelta.journal.run import BISECTION, RunJournal, RunRecord
 from kdelta.study import spec
 from kdelta.study.plan import make_plan
 
@@ -74,8 +74,18 @@ def _counts(index: int, functions: int) -> sample.ExactData:
     )  # fmt: skip
 
 
+def of_its_arms(record: RunRecord) -> RunRecord:
+    """The run as one of a study that names its arms, and as many rounds."""
+    kernels = tuple(arm.kernel.reference for arm in record.arms if not arm.control)
+    plan = replace(record.study.plan, rounds=record.rounds)
+    study = replace(record.study, kernels=kernels, plan=plan)
+    return replace(record, study=study, title=study.title, name=study.name)
+
+
 def kept(record: RunRecord, folder: Path) -> Path:
     """The run on the disk, with the results that its trials have; its folder."""
+    if not record.title.startswith(BISECTION):
+        record = of_its_arms(record)
     RunJournal.create(folder, record)
     for trial in record.trials:
         if trial.result:

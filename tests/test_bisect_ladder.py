@@ -20,7 +20,7 @@ from kdelta.journal import results
 from kdelta.journal.files import held
 from kdelta.kernels.kernel import Kernel
 from kdelta.rendering.bisection import document, sentence, show
-from kdelta.sample import TrialResult
+from kdelta.sample import KernelIdentity, TrialResult
 from kdelta.table.columns import plain
 
 GOOD, BAD = 301.7, 669.8
@@ -265,6 +265,32 @@ def test_a_journal_that_was_tampered_with_is_left_out(tmp_path: Path) -> None:
     assert journals.find(tmp_path, question(phase="touch")) is None
 
 
+@pytest.mark.parametrize(
+    ("steps", "labels"),
+    [
+        ([("a", Mark.BAD, (0,), "")], "ab"),
+        ([("b", Mark.GOOD, (0,), "")], "ab"),
+        ([("a", Mark.GOOD, (), "")], "ab"),
+        ([("a", Mark.GOOD, (), "a")], "ab"),
+        ([("a", Mark.GOOD, (0,), ""), ("b", Mark.BAD, (0,), "")], "ab"),
+        ([("x", Mark.SKIP, (), "")], "ab"),
+        ([], "aa"),
+        ([], "a"),
+    ],
+)
+def test_steps_that_no_search_takes_are_left_out(
+    tmp_path: Path, steps: list[tuple[str, Mark, tuple[int, ...], str]], labels: str
+) -> None:
+    own = journal(tmp_path, ["a", "b"])
+    points = tuple(journals.Point(key=each, label=each) for each in labels)
+    taken = (
+        journals.BisectStep(key=key, mark=mark, trials=trials, same_as=same)
+        for key, mark, trials, same in steps
+    )
+    own.write(steps=tuple(taken), points=points)
+    assert journals.find(tmp_path, question()) is None
+
+
 def test_only_one_process_bisects(tmp_path: Path) -> None:
     own = journal(tmp_path, ["a", "b"])
     with (
@@ -296,9 +322,11 @@ def test_a_result_is_read_again_only_when_its_file_was_written_to(
 ) -> None:
     own, reads, kept = journal(tmp_path, ["a", "b"]), [], results.kept
 
-    def noted(folder: Path, run: str, index: int) -> results.KeptResult | None:
+    def noted(
+        folder: Path, run: str, index: int, of: KernelIdentity | None
+    ) -> results.KeptResult | None:
         reads.append(index)
-        return kept(folder, run, index)
+        return kept(folder, run, index, of)
 
     monkeypatch.setattr(results, "kept", noted)
     own.keep(0, counted(GOOD))

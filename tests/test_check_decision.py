@@ -21,7 +21,7 @@ from kdelta.check.compare import Counted
 from kdelta.check.page import CheckPage, ClaimVerdict, DeclaredClaim, Effect, Ruling
 from kdelta.cli.check import _Check
 from kdelta.cli.main import cli
-from kdelta.errors import KdeltaError, SpecError
+from kdelta.errors import KdeltaError, SpecError, StoreError
 from kdelta.kernels.kernel import Kernel
 from kdelta.metric import Grade
 from kdelta.rendering import check as view
@@ -446,17 +446,30 @@ def test_an_interrupted_check_says_what_is_kept_and_is_resumed(
     base = str(kernel_tree.committed(tmp_path / "linux"))
     words = ["check", "a.mbox", "--base", base, "--trust", "--runs", str(runs)]
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.argv", ["kdelta", *words])
     ended = CliRunner().invoke(cli, words)
     (folder,) = runs.iterdir()
     said = " ".join(ended.stderr.split())
-    assert f"go on with: kdelta resume {folder}" in said
+    assert f"go on with: kdelta resume {folder} --trust" in said
     assert "so far: ACCEPT: no path got longer; best mprotect:anon_toggle_4m" in said
     assert "; counted: 2 of " in said
     assert " more), the null" in said
-    assert [each.name for each in folder.iterdir()] == ["check.json"]
+    assert {each.name for each in folder.iterdir()} == {"check.json", "lock"}
     monkeypatch.chdir("/")
-    ended = CliRunner().invoke(cli, ["resume", "--runs", str(runs), "-j", "3"])
+    again = ["resume", "--runs", str(runs), "-j", "3", "--trust"]
+    asked = (folder / "check.json").read_text()
+    for bad, why in (
+        ('["/", "cache", "clear"]', "the file is damaged"),
+        ('{"folder": "/x\\u0000", "words": ["a"]}', "the folder of the check is gone"),
+        ('{"folder": "/", "words": ["workload", "new", "x"]}', "Missing option '--base'"),
+    ):
+        (folder / "check.json").write_text(bad)
+        ended = CliRunner().invoke(cli, again)
+        assert why in f"{ended.output} {ended.exception}"
+    (folder / "check.json").write_text(asked)
+    (folder / "page.json").symlink_to(tmp_path / "elsewhere")
+    assert isinstance(CliRunner().invoke(cli, again).exception, StoreError)
+    (folder / "page.json").unlink()
+    ended = CliRunner().invoke(cli, again)
     assert ended.exit_code == 0, ended.output
     assert ended.stdout.startswith("ACCEPT: ")
     assert "kdelta check a.mbox --base" in (folder / "page.json").read_text()
@@ -465,7 +478,6 @@ def test_an_interrupted_check_says_what_is_kept_and_is_resumed(
     assert f"nothing to resume: every run in {runs} has ended" in " ".join(ended.output.split())
     short = f"--against {folder.name}/page.json"
     for against in (f"--against {folder}/page.json", short):
-        monkeypatch.setattr("sys.argv", ["kdelta", *words, *against.split()])
         said = CliRunner().invoke(cli, [*words, *against.split()]).stdout
         assert short in " ".join(said.replace("\\", "").split())
     assert "\n  gcc -O2 -static mprotect.c -o mprotect\n" in said

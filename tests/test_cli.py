@@ -7,6 +7,7 @@ import errno
 import logging
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -103,6 +104,20 @@ def test_help_imports_nothing_heavy() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout.endswith("HEAVY []\n")
+
+
+def test_ctrl_c_while_modules_are_read_is_silent() -> None:
+    code = (
+        "import os, signal, sys\nfrom kdelta.cli import start\n"
+        "class Reader:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Reader())\nstart.main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
 
 
 def test_there_are_at_most_26_commands() -> None:

@@ -260,10 +260,10 @@ FORGERIES: dict[str, tuple[Callable[[Files], object], str]] = {
     "another day": (plan(lambda p: p.update(created="2026-11-19T10:15:00Z")), "was not made at"),
     "counted at no time": (result(lambda r: r.update(stored="yesterday")), "stored: "),
     "a trial left out": (
-        plan(lambda p: p["trials"].pop()), "its trials are not those that its study plans",
+        plan(lambda p: p["trials"].pop()), "its title, rounds or trials are not",
     ),
-    "more rounds": (plan(lambda p: p.update(rounds=100)), "its title, its name or its rounds"),
-    "another title": (plan(lambda p: p.update(title="x")), "its title, its name or its rounds"),
+    "more rounds": (plan(lambda p: p.update(rounds=100)), "its title, rounds or trials are"),
+    "another title": (plan(lambda p: p.update(title="x")), "its title, rounds or trials are"),
     "another name of a kernel": (
         plan(lambda p: p["arms"][ARM].update(label="6.17.9")), "or its arms have no names of",
     ),

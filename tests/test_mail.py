@@ -341,7 +341,8 @@ def test_the_command_writes_a_mail_and_never_sends(
 def test_a_file_of_ones_own_goes_with_the_mail_and_its_folder_does_not(tmp_path: Path) -> None:
     record = ladder_records.ladder()
     own = [replace(trial, workload="/srv/own/own.c") for trial in record.trials]
-    folder = kept(replace(record, trials=tuple(own)), tmp_path / "run")
+    study = replace(record.study, scenarios=(f"/srv/own/own.c:{own[0].scenario}",))
+    folder = kept(replace(record, trials=tuple(own), study=study), tmp_path / "run")
     done = click.testing.CliRunner().invoke(report, [str(folder), "--mail"])
     assert done.output.startswith("Subject: [RFC] ./own.c: 92 % more instructions")
     assert "/srv/own" not in done.output

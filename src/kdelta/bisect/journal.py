@@ -126,8 +126,12 @@ class Journal:
         self.write(steps=(*self.state.steps, step))
 
     def reopen(self) -> None:
-        """Forget what was only this machine's fault."""
-        kept = tuple(step for step in self.state.steps if not step.temporary)
+        """Forget what was only this machine's fault, and ends that could not be measured."""
+        ends = {end.key for end in self.ends}
+        kept = tuple(
+            step for step in self.state.steps
+            if not (step.temporary or (step.mark is Mark.SKIP and step.key in ends))
+        )  # fmt: skip
         if self.state.ended or kept != self.state.steps:
             self.write(steps=kept, ended=False)
 
@@ -141,7 +145,8 @@ class Journal:
         facts = results.facts(self.folder, trial)
         if facts is not None and (read := self._read.get(trial)) and read[0] == facts:
             return read[1]
-        kept = results.kept(self.folder, self.state.run_id, trial)
+        of = next((one.kernel for one in self.state.steps if trial in one.trials), None)
+        kept = results.kept(self.folder, self.state.run_id, trial, of)
         if kept is None:
             raise StoreError(
                 f"the result of trial {trial} is gone",
@@ -194,7 +199,26 @@ def _read(folder: Path) -> Journal | None:
     except StoreError as error:
         log.warning("%s; the bisection is left out", error.sentence())
         return None
-    if state is None or (state.format, state.digest) != (FORMAT, state.question.digest):
+    if state is None or state.format != FORMAT:
         return None
-    keys = {point.key for point in state.points}
-    return Journal(folder, state) if keys.issuperset(step.key for step in state.steps) else None
+    if state.digest != state.question.digest or not _is_sound(state):
+        log.warning("%s: its question or steps are not those of a search; it is left out", folder)
+        return None
+    return Journal(folder, state)
+
+
+def _is_sound(state: BisectState) -> bool:
+    """True when points are called otherwise each, no end is marked as the other, and each step is
+    of a point, and measured there or at one of the same image, unless it is a SKIP.
+    """
+    keys = [point.key for point in state.points]
+    steps = {step.key: step for step in state.steps}
+    trials = [trial for step in state.steps for trial in step.trials]
+    once = (keys, [point.label for point in state.points], trials, [s.key for s in state.steps])
+    if len(keys) < 2 or any(len({*names}) != len(names) for names in once):
+        return False
+    marked = [step for step in state.steps if step.mark is not Mark.SKIP]
+    booted = {key for key, step in steps.items() if step.trials}
+    wrong = {(keys[0], Mark.BAD), (keys[-1], Mark.GOOD)} & {(one.key, one.mark) for one in marked}
+    measured = all(one.key in booted or one.same_as in booted for one in marked)
+    return measured and not wrong and {*keys} >= {*steps}

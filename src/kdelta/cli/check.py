@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
-import sys
 import tempfile
 import threading
 import time
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 from msgspec import structs
 
 from kdelta import arch as architectures
@@ -32,7 +32,7 @@ from kdelta.check.series import CheckedSeries, declared, parse, scenario_name
 from kdelta.cli import options
 from kdelta.cli.printing import print_json, print_lines, reporting, say
 from kdelta.cli.run import check_scenarios, every_scenario, go_on
-from kdelta.errors import Cancelled, InfraError, KdeltaError, SpecError
+from kdelta.errors import Cancelled, InfraError, KdeltaError, SpecError, StoreError
 from kdelta.files import given, path_of
 from kdelta.journal import files
 from kdelta.journal.run import RUNS, is_finished
@@ -51,8 +51,17 @@ from kdelta.transplant import engine
 from kdelta.transplant.releases import Executed
 from kdelta.verdict.comparison import Verdict
 
+
+class _Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What was asked, in which folder: the words behind `kdelta check`."""
+
+    folder: str
+    words: tuple[str, ...]
+
+
 _STATUS = {Ruling.ACCEPT: 0, Ruling.REJECT: 1, Ruling.UNDECIDED: 4}
 _FEW = 24
+_MEANS = ("wanted_qemu", "jobs", "again", "trust")
 _ASKED, _HTML, _PAGE = "check.json", "page.html", "page.json"  # first, while it works, last
 _FORMS: dict[str, Callable[[CheckPage], str]] = {
     "text": view.text,
@@ -62,7 +71,14 @@ _FORMS: dict[str, Callable[[CheckPage], str]] = {
 }
 
 
-@click.command()
+class _Command(click.Command):
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keeps the words as they were written."""
+        ctx.meta[_ASKED] = tuple(args)
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=_Command)
 @click.argument("series", nargs=-1, required=True)
 @click.option(
     "--base",
@@ -168,7 +184,7 @@ def check(
     own = _own(built, alone=alone and not arches)
     for one in (HOME, *arches):
         _check_tools(asked, one, probe)
-    with _kept(given.pop("runs")) as (folder, command), reporting() as progress:
+    with _kept(given.pop("runs"), means) as (folder, command), reporting() as progress:
         with _opened(series, asked, claims, trust=means.trust) as found_on:
             source = tree_reference.located(asked, progress=progress)
             if source != asked:
@@ -234,24 +250,27 @@ def _study(scenarios: Sequence[str], probe: str | None) -> spec.Study:
 
 
 @contextlib.contextmanager
-def _kept(runs: Path) -> Iterator[tuple[Path, str]]:
+def _kept(runs: Path, means: options.Means) -> Iterator[tuple[Path, str]]:
     """The check's folder and command; says how an interrupted check goes on."""
     folder: Path | None = click.get_current_context().obj
     if folder is None:
-        words = [str(Path.cwd()), *sys.argv[1:]]
+        words = click.get_current_context().meta[_ASKED]
         if odd := [word for word in words if word.encode(errors="replace").decode() != word]:
             raise SpecError("it is no UTF-8", place=quoted(odd[0]), action="rename it")
         folder = files.new_folder(runs, "check", datetime.now(UTC))
-        files.write(folder / _ASKED, words)
+        files.write(folder / _ASKED, _Asked(str(Path.cwd()), tuple(words)))
     try:
-        yield folder, shlex.join(["kdelta", *map(_elsewhere, _asked(folder)[1:])])
+        with files.held(folder):
+            asked = _asked(folder)
+            yield folder, shlex.join(["kdelta", "check", *map(_elsewhere, asked.words)])
     except (KeyboardInterrupt, InfraError):
         (folder / _HTML).unlink(missing_ok=True)  # it would load itself for ever
-        again = shlex.join(["kdelta", "resume", str(folder)])
-        _report(f"kept: downloads, builds and counts; go on with: {again}")
+        again = ["kdelta", "resume", str(folder), *["--trust"] * means.trust]
+        again += ["--qemu", means.wanted_qemu] if means.wanted_qemu else []
+        _report(f"kept: downloads, builds and counts; go on with: {shlex.join(again)}")
         raise
     except SpecError:
-        for name in (_HTML, _ASKED):  # what was asked cannot be checked
+        for name in (_HTML, _ASKED, "lock"):  # what was asked cannot be checked
             (folder / name).unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             folder.rmdir()
@@ -277,8 +296,6 @@ def resume(run_id: str, runs: Path, means: options.Means) -> None:
 
     A RUN that is named and has ended tries again what failed for this machine's fault.
     """
-    from kdelta.cli.main import cli
-
     found = runs / run_id if (runs / run_id).is_dir() else Path(run_id)
     if run_id == "latest":
         known = [*runs.glob(f"*/{_ASKED}"), *runs.glob(f"*/{RUNS.file}")]
@@ -290,15 +307,21 @@ def resume(run_id: str, runs: Path, means: options.Means) -> None:
             say(f"nothing to resume: every run in {runs} has ended")
             return
         found, run_id = newest or found, newest.name if newest else run_id
-    if not (found / _ASKED).is_file() or (found / _PAGE).exists():
+    if (found / _ASKED).is_file() and (found / _PAGE).exists():
+        say(f"nothing to resume: the check has ended; its page: {found / 'page.txt'}")
+        return
+    if not (found / _ASKED).is_file():
         go_on(RUNS.find(runs, run_id), means)
         return
-    place, (there, *words) = found.absolute(), _asked(found)
-    words += ["--jobs", f"{means.jobs}"] if means.jobs else []
-    words += ["--qemu", means.wanted_qemu] if means.wanted_qemu else []
-    os.chdir(there)
-    ended = cli.main(words, prog_name="kdelta", standalone_mode=False, obj=place)
-    click.get_current_context().exit(ended)
+    asked, place = _asked(found), found.absolute()
+    if "\0" in asked.folder or not Path(asked.folder).is_dir():
+        where, action = quoted(asked.folder), "give the command again where the series is now"
+        raise StoreError("the folder of the check is gone", place=where, action=action)
+    os.chdir(asked.folder)
+    with check.make_context("kdelta check", [*asked.words], obj=place) as own:
+        # With what it is counted, and whether its patches are trusted, is said each time.
+        own.params |= {name: getattr(means, name) for name in _MEANS}
+        check.invoke(own)
 
 
 def _is_open(file: Path) -> bool:
@@ -307,9 +330,12 @@ def _is_open(file: Path) -> bool:
     return not (folder / _PAGE).exists() if file.name == _ASKED else not is_finished(folder)
 
 
-def _asked(folder: Path) -> list[str]:
-    """The folder in which a check was asked for, and the words of its command."""
-    return files.read(folder / _ASKED, list[str]) or [str(Path.cwd())]
+def _asked(folder: Path) -> _Asked:
+    """What a check was asked.  Raises StoreError."""
+    found = files.read(folder / _ASKED, _Asked)
+    if found is None:
+        raise StoreError("what was checked is gone", place=str(folder), action="check it again")
+    return found
 
 
 def _shortened(found: PatchSeries) -> PatchSeries:
@@ -357,7 +383,7 @@ class _Check:
             raise
         page = self._made(sides, before, against, claims)
         for form, name in (("text", "page.txt"), ("html", _HTML), ("json", _PAGE)):
-            (self.folder / name).write_text(_FORMS[form](page))
+            files.write_bytes(self.folder / name, _FORMS[form](page).encode())
         _report(f"all of it: {self.folder}")
         return page
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import re
 import threading
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
@@ -30,8 +31,10 @@ from kdelta.files import write_aside
 from kdelta.journal import files, results
 from kdelta.sample import ArmRecord, Count, Instrument, Outcome, TrialRecord, TrialResult
 from kdelta.study import spec
+from kdelta.study.plan import make_plan
 
 FORMAT = 5
+BISECTION = "bisection of "  # how the title of a run begins that is one
 RUNS = files.FolderKind(file="run.json", word="run", first="make one with: kdelta run STUDY")
 _STUDY, _ATTEMPTS, _FINISHED = "study.toml", "attempts.json", ".finished.json"
 _BEHIND = re.compile(r"(?: \(\d+\))?(?: again)?$")  # the label of an arm
@@ -309,7 +312,30 @@ def _plan_of(folder: Path) -> RunRecord:
             action=action,
         )
     own = plan.fields() | {"trials": tuple(map(_without_result, plan.trials))}
-    return RunRecord(study=_study_of(folder, plan.study_digest), **own)
+    run = RunRecord(study=_study_of(folder, plan.study_digest), **own)
+    if not _follows(run):
+        cause = f"its title, rounds or trials are not those of {_STUDY} and its seed"
+        raise files.damaged(path, cause, action=action)
+    return run
+
+
+def _follows(run: RunRecord) -> bool:
+    """True when a run has the arms and trials that its study plans, and those added behind.
+
+    Whether their order is that of its seed, a bundle is asked.
+    """
+    study, machines = run.study, [point.axes for point in spec.points(run.study)]
+    planned = Counter(map(_of_what, make_plan(study, run.seed)))
+    own = Counter(_of_what(one) for one in run.trials if not one.varies)
+    plain = (run.title, run.name, run.rounds) == (study.title, study.name, study.plan.rounds)
+    each = len(run.arms) // len(machines)
+    placed = [arm.axes for arm in run.arms] == [axes for axes in machines for _ in range(each)]
+    whole = len({arm for arm, *_ in planned}) == len(run.arms)
+    return run.title.startswith(BISECTION) or (plain and own == planned and placed and whole)
+
+
+def _of_what(trial: TrialRecord) -> tuple[int, int, str, str]:
+    return trial.arm, trial.round, trial.workload, trial.scenario
 
 
 def _without_result(trial: TrialRecord) -> TrialRecord:

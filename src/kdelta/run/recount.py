@@ -33,7 +33,7 @@ from kdelta.journal import artifacts
 from kdelta.journal.bundle import RUN, Difference, differing
 from kdelta.journal.files import MOST_BYTES, read
 from kdelta.journal.results import trial_folder
-from kdelta.journal.run import RunRecord
+from kdelta.journal.run import BISECTION, RunRecord
 from kdelta.kernels.image import unpacked_kernel
 from kdelta.kernels.kernel import Kernel
 from kdelta.kernels.reference import resolve
@@ -57,6 +57,7 @@ from kdelta.sample import (
     MetricValue,
     Outcome,
     SkipKind,
+    TraceData,
     TrialRecord,
     TrialResult,
 )
@@ -113,19 +114,16 @@ class Recount:
             yield f"it was made at {quoted(record.created, 60)}, which is no time that has been"
         elif f"-{created:%Y%m%d-%H%M%S}" not in record.run_id:
             yield f"run {quoted(record.run_id, 80)} was not made at {record.created}"
-        if record.title.startswith("bisection of "):
+        if record.title.startswith(BISECTION):
             self.unknown["that a bisection has all of its trials: it chose them on its way"] = None
             return
         named = arms.of_identities(study, [arm.kernel for arm in record.arms])
         if named != record.arms:
             yield "its arms are not called as their kernels are, or are not those of its study"
-        own = study.title, study.name, study.plan.rounds
-        if (record.title, record.name, record.rounds) != own:
-            yield "its title, its name or its rounds are not those of its study"
         trials = (t for t in record.trials if not t.varies)
         seen = [replace(t, attempts=0, result=None) for t in trials]
         if seen != [*make_plan(study, record.seed)]:
-            yield "its trials are not those that its study plans, in the order of its seed"
+            yield "its trials are not in the order of its seed"
         built = {arm.label for arm in record.arms if arm.kernel.reference.startswith(TREE)}
         if not record.subjects.keys() <= built:
             yield "subjects: are of no commit of its arms"
@@ -324,6 +322,11 @@ class Recount:
             return
         if not self._record.instrument.traits.judged:
             self.unknown["what the kernel's tracing told: the text of it is kept elsewhere"] = None
+            settings = self._record.study.trace
+            seen = result.traced or TraceData(per=settings.hits_per)
+            watched = {seen.per, *(row.watch for row in seen.rows)}
+            if odd := watched - {settings.hits_per, *settings.watch}:
+                yield f"data: {quoted(min(odd), 80)} is not what its study watches"
             return
         try:
             load = _of_bundle(trial.workload, self._folder)

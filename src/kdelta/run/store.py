@@ -57,8 +57,9 @@ BROUGHT = (
 
 
 class _Kept(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The content of a file.  artifacts: by their names in the trial's folder."""
+    """The content of the file at `key`.  artifacts: by their names in the trial's folder."""
 
+    key: str
     counted: str
     result: TrialResult
     artifacts: dict[str, bytes]
@@ -75,7 +76,7 @@ def found(key: str, kernel: Kernel, folder: Path) -> TrialResult | None:
     """
     place = _place(key)
     kept = files.kept(place, _MOST_BYTES, _Kept) if _limit() else None
-    if kept is None:
+    if kept is None or kept.key != key:
         return None
     cache.mark_used(place)
     folder.mkdir(parents=True, exist_ok=True)
@@ -104,6 +105,7 @@ def keep(key: str, result: TrialResult, folder: Path) -> None:
     place = _place(key)
     with contextlib.suppress(OSError):
         kept = _Kept(
+            key=key,
             counted=datetime.now(UTC).isoformat(timespec="seconds"),
             result=result,
             artifacts={name: (folder / name).read_bytes() for name in names},

@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The first lines of the `kdelta` command: Ctrl-C ends it in silence while modules are read."""
+
+from __future__ import annotations
+
+import signal
+
+
+def main() -> None:
+    """Run `kdelta` with the arguments of this process."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from kdelta.cli.main import main as run
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    run()
