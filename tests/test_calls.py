@@ -6,7 +6,6 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import os
-import re
 from array import array
 from itertools import pairwise
 from operator import add
@@ -143,10 +142,6 @@ def test_who_only_calls_what_changed_explains_nothing() -> None:
     assert not any(c.parts for c in found.causes)
 
 
-def node(function: str, own: int, *called: calls.Node) -> calls.Node:
-    return calls.Node(function, calls=1, own=own, children={each.function: each for each in called})
-
-
 CHAIN = [
     (at - 1, name, 1, 100) for at, name in enumerate(("syscall", "enter", "ksys", "vfs", "pipe"))
 ]
@@ -230,25 +225,21 @@ def test_code_that_moved_is_netted(what: str) -> None:
     assert sum(cause.delta for cause in found.causes) == found.root.delta
 
 
-def test_the_example_of_netting_is_what_it_says() -> None:
-    was = node(
-        "mprotect_fixup", 300, node("change_range", 500, node("flush_tlb", 40)),
-        node("vma_merge_old", 90, node("find_vma", 30)), node("vma_check", 45),
-        node("down_read", 20),
+def test_the_function_of_a_system_call_is_known_by_its_counts() -> None:
+    old, new = (
+        nodes(
+            (-1, "do_syscall_64", 3, 99), (0, "__x64_sys_read", 2, 10), (1, "copy", 2, n),
+            (0, "__x64_sys_newuname", 1, 5), (3, "copy", 1, 9 * n), (0, "__x64_sys_reada", 1, 700),
+        )
+        for n in (20, 60)
     )  # fmt: skip
-    now = node(
-        "mprotect_fixup", 345,
-        node("change_range", 180, node("change_pte", 310, node("flush_tlb", 40))),
-        node("vma_merge_new", 95, node("find_vma", 30)), node("lock_vma", 2, node("down_read", 20)),
-    )  # fmt: skip
-    notes = calls.net(was, now)
-    after = dict(re.findall(r"(\w+) +(\d+ +\d+)$", calls.__doc__ or "", re.MULTILINE))
-    for side, at in ((was, 0), (now, 1)):
-        wanted = {name: int(both.split()[at]) for name, both in after.items()}
-        assert {each.function: each.own for each in calls.walk(side)} == wanted
-    assert notes.renamed == {"vma_merge_new": "vma_merge_old"}
-    assert notes.split == {"change_range": ("change_pte",), "mprotect_fixup": ("lock_vma",)}
-    assert notes.inlined == {"mprotect_fixup": ("vma_check",)}
+    found = calls.within("read", [(old, 2, 40), (new, 2, 83)])
+    assert found
+    assert found[0]
+    assert (found[0].function, found[0].delta, *found[1:]) == ("copy", 40, 3, ("copy", 60))
+    assert calls.within("uname", [(old, 1, 185)]) == (None, 0, ("copy", 180))
+    for call, made, spent in (("read", 3, 40), ("read", 2, 29), ("write", 0, 9)):
+        assert calls.within(call, [(old, made, spent)]) is None
 
 
 # Hostile names too: empty, escapes, a thunk's, a mark of our own.

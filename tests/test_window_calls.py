@@ -35,6 +35,7 @@ from kdelta.ladder.calls import weighed_by_phases
 from kdelta.ladder.counts import CountMethod
 from kdelta.ladder.evidence import compare_arms, gather
 from kdelta.metric import Grade
+from kdelta.probes.calls import PathNode
 from kdelta.probes.system_calls import Calls, pointed, table
 from kdelta.rendering import show as show_page
 from kdelta.rendering.mail import Letter, written
@@ -501,6 +502,13 @@ def test_the_first_line_names_the_calls_that_changed_most(ratio: int) -> None:
     told = "Most changed: [page faults] 0 -> 60, read 100 -> 140, mmap 900 -> 870."
     assert told in " ".join(first.split())
     assert ("brk" in "".join(rest), "brk" in plain(show_page.show(found))) == (False, True)
+
+    def kept(trial: int, _phase: str) -> list[PathNode]:
+        own = 70 + 30 * record.trials[trial].arm
+        return [PathNode(-1, "__x64_sys_read", 1, 0), PathNode(0, "vfs_read", 1, own)]
+
+    told = plain(show_page.show(found, kept=kept)).partition("takes most:")[2].splitlines()[2]
+    assert told.split(maxsplit=2) == ["read", "+30", "vfs_read: its own code, called once"]
 
 
 @pytest.mark.parametrize(

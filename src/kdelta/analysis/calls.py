@@ -4,29 +4,8 @@
 A compiler splits a function or inlines one, a commit renames another: the path is as long as
 before, and a list of functions shows six changes.  net() undoes such moves by the rules below, and
 only then are the trees compared.  Every instruction of the difference belongs to exactly one cause:
-they sum to it.  The rules look only at functions that one of the two kernels alone executes.  An
-example, with each function's own instructions; all are called once:
-
-    old                      new                       after net(): old  new
-    mprotect_fixup    300    mprotect_fixup     345    mprotect_fixup   345  347
-      change_range    500      change_range     180      change_range   500  490
-        flush_tlb      40        change_pte     310        flush_tlb     40   40
-      vma_merge_old    90          flush_tlb     40      vma_merge_new   90   95
-        find_vma       30      vma_merge_new     95        find_vma      30   30
-      vma_check        45        find_vma        30      down_read       20   20
-      down_read        20      lock_vma           2
-                                 down_read       20
-
-1. Renamed (_rename, for the whole tree; _replace, for what one function calls): vma_merge_old and
-   vma_merge_new have one caller, and most words of their names are the same.  The old one gets the
-   new name.  Names that differ more are asked what they call, and how long they are.
-2. A wrapper (_unwrap): lock_vma hardly does anything but call down_read, which the old kernel's
-   mprotect_fixup calls itself.  Its 2 instructions and its call become its caller's.
-3. Split (_inline): change_range is 320 shorter, and change_pte below it has 310.  Together they
-   make up for most of the change, so change_pte becomes its caller's code again.
-4. Inlined (_inline, in the other tree): mprotect_fixup is 45 longer, and vma_check had 45.
-5. Inlined beside others (_dropped): a compiler that inlines leaves out what is superfluous, so code
-   that came in may be longer than what its caller grew by.  Not in this example.
+they sum to it.  The rules (_rename, _replace, _unwrap, _inline, _dropped) look only at functions
+that one of the two kernels alone executes.
 
 Nothing is lost: the instructions of a tree add up to what they did.  Where two functions fit one
 place, neither is taken.
@@ -36,11 +15,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import combinations
 from typing import Any
+
+from msgspec import structs
 
 from kdelta.analysis.explanation import (
     ALIKE,
@@ -57,7 +38,7 @@ from kdelta.analysis.explanation import (
 )
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
-from kdelta.ladder.counts import CountEvidence
+from kdelta.ladder.counts import CountEvidence, Measure
 from kdelta.probes.calls import PathNode
 from kdelta.sample import TOTAL
 
@@ -343,6 +324,7 @@ def _dropped(was: Node, names: set[str], grown: int, absorbed: int) -> list[Node
 _THUNK = re.compile(
     r"__x86_(?:indirect|return)_thunk|__softirqentry_text_end\b|(?:srso|its|retbleed)_\w*(?:thunk|ret)|__x86_\w*_jmp"
 )
+_WAYS = ("x64", "arm64", "riscv")  # of SYSCALL_DEFINE to call what serves a system call
 DEEPER = "[deeper]"  # all that is below so many levels; no kernel's stack is so deep
 DEEPEST = 200
 _NEW, _GONE = "new", "gone"
@@ -462,16 +444,51 @@ def sources(
 
 def _windows(record: RunRecord, arm: CountEvidence, phase: str) -> list[tuple[int, str]]:
     """(trial, phase) of each window that stands for an arm's phases.  Raises as `sources`."""
+    wanted = (measure for measure in arm.phases if phase in (TOTAL, measure.phase))
+    return [window for measure in wanted if (window := window_of(record, measure))]
+
+
+def window_of(record: RunRecord, measure: Measure) -> tuple[int, str] | None:
+    """(trial, phase) of the window that stands for a phase."""
     results = {trial.index: trial.result for trial in record.trials}
-    found = []
-    for measure in arm.phases:
-        trial = measure.trial
-        if trial is None or phase not in (TOTAL, measure.phase):
-            continue
-        result = results[trial]
-        if result and (why := result.copied):
-            trial = why.trial
-        found.append((trial, measure.phase))
+    result = None if measure.trial is None else results[measure.trial]
+    trial = result.copied.trial if result and result.copied else measure.trial
+    return None if trial is None else (trial, measure.phase)
+
+
+def within(
+    call: str, sides: Sequence[tuple[Sequence[PathNode], int, int]]
+) -> tuple[Cause | None, int, tuple[str, int]] | None:
+    """The largest cause of a system call's change, how it changed outside the function that serves
+    it, and what there takes most on the last kernel.
+
+    sides: of one kernel, or two, the call paths of a window, how often it made the call, and what
+    the kernel executed for that.  None where the paths do not tell: they have to enter it as often,
+    and to have that many instructions or fewer.
+    """
+    served = {f"__{way}_sys_{new}{call}" for way in _WAYS for new in ("", "new")}
+    below = [_below(tree, served) for tree, _, _ in sides]
+    for own, (_, made, spent) in zip(below, sides, strict=True):
+        calls = sum(node.calls for node in own if node.parent < 0)
+        if not own or calls != made or sum(node.insns for node in own) > spent:
+            return None
+    found = difference(below[:1], below[-1:])
+    took: Counter[str] = Counter()
+    for node in below[-1]:
+        took[base_name(node.function)] += node.insns
+    cause = found.causes[0] if found.causes and found.causes[0].delta else None
+    outside = sides[-1][2] - sides[0][2] - found.root.delta
+    return cause, outside, min(took.items(), key=lambda row: (-row[1], row[0]))
+
+
+def _below(tree: Sequence[PathNode], functions: Collection[str]) -> list[PathNode]:
+    """These functions wherever they are on a path, with all below the topmost."""
+    places: dict[int, int] = {}
+    found: list[PathNode] = []
+    for at, node in enumerate(tree):
+        if node.parent in places or node.function in functions:
+            places[at] = len(found)
+            found.append(structs.replace(node, parent=places.get(node.parent, -1)))
     return found
 
 

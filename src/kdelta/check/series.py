@@ -2,9 +2,6 @@
 """From a series to its page: build each patch, find what changed, count only what executes it.
 
 At the end the decision, what is not known, and what the counts say of the series' claims.
-
-A claim is declared: `SCENARIO less|more|same [PERCENT]`, a trailer `Kdelta-claim:` of a mail or the
-value of `--claim`.  It is about the whole series.  Sentences with figures are quoted, never judged.
 """
 
 from __future__ import annotations

@@ -44,6 +44,7 @@ from kdelta.run.runner import Runner, Trials
 from kdelta.sample import Outcome, TrialRecord
 from kdelta.source import tree_reference
 from kdelta.study import plan, pools, spec
+from kdelta.study.probes import CALLS
 from kdelta.study.spec import Study, TimeMachine, points
 from kdelta.transplant import releases
 from kdelta.verdict.comparison import LEAST_SEEDS
@@ -111,8 +112,8 @@ class _WithProgram(click.Command):
     multiple=True,
     callback=lambda _context, _option, given: given or None,
     metavar="PROBE",
-    help="Record beside the counts: calls (call paths), memory (what is touched), or a value:"
-    " 'FUNCTION(NAME=arg4)', 'FUNCTION(NAME=ret:i32)'.",
+    help="Record beside the counts: calls (call paths; a program's by default), memory (what is"
+    " touched), or a value: 'FUNCTION(NAME=arg4)', 'FUNCTION(NAME=ret:i32)'.",
 )
 @click.option(
     "--trace",
@@ -150,6 +151,8 @@ def run(
     """
     if settings["watch"]:
         settings["instrument"] = "trace"
+    if "--" in what and not (settings["probes"] or settings["watch"]):
+        settings["probes"] = (CALLS,)
     what = _with_program(what, files, settings["arch"])
     study = _gated(expanded(_study(what, kernels, settings)))
     if without is not None:
@@ -618,7 +621,7 @@ def _timed(
 def answer(journal: RunJournal, *, summary: bool | None = None) -> None:
     """Write a run's answers into its folder, print them, and exit 1 when a trial failed."""
     record = answered(journal)
-    print_report(record, summary=summary)
+    print_report(record, journal.folder, summary=summary)
     say(f"\nEverything of this run: {journal.folder}")
     if any(map(_failed, record.trials)):
         raise click.exceptions.Exit(1)

@@ -25,6 +25,7 @@ from kdelta.cli.printing import (
     say,
 )
 from kdelta.errors import StoreError
+from kdelta.journal.artifacts import kept_calls
 from kdelta.journal.files import is_held
 from kdelta.journal.run import RUNS, RunJournal, RunRecord
 from kdelta.journal.status import Status
@@ -34,6 +35,7 @@ from kdelta.rendering import gate as gate_page
 from kdelta.rendering import show as page
 from kdelta.rendering.formats import FORMATS, picked
 from kdelta.sample import Outcome
+from kdelta.study.probes import CALLS
 from kdelta.table.columns import Column, Line, Span, Tone, headline, table_lines
 
 EXIT_FAILED = 1  # audit: a trial failed, or a fact does not hold
@@ -65,12 +67,13 @@ def show(
 
     RUN is the identifier of a run, a unique beginning of it, "latest", or a run folder.
     """
-    record = one_record(runs, run)
+    folder = RUNS.find(runs, run)
+    record = one_record(runs, str(folder))
     if form and not _print_traced(record, form):
         print_found(form, page, report(record, step_percent=step_percent))
     elif not form:
         print_report(
-            record, step_percent=step_percent, summary=summary, details=details, paged=True
+            record, folder, step_percent=step_percent, summary=summary, details=details, paged=True
         )
 
 
@@ -84,6 +87,7 @@ def _print_traced(record: RunRecord, form: str) -> bool:
 
 def print_report(
     record: RunRecord,
+    folder: Path,
     *,
     step_percent: float | None = None,
     summary: bool | None = None,
@@ -103,7 +107,9 @@ def print_report(
 
         lines = page.show_survey(surveyed(record, step_percent=step_percent), details=details)
     else:
-        lines = page.show(report(record, step_percent=step_percent), details=details)
+        found = report(record, step_percent=step_percent)
+        kept = partial(kept_calls, folder) if CALLS in record.study.plan.probes else None
+        lines = page.show(found, details=details, kept=kept)
     print_lines(lines, paged=paged)
 
 

@@ -2,9 +2,6 @@
 """The table of one function's code: variants of a source by compilers, or released kernels.
 
 Everything that is shown is decided here; rendering.codegen lays it out.
-
-An object of a variant is compiled in the build directory of the source, whose files are the
-variant's meanwhile, by the command that kbuild saved for it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""From paths to contents: each file is recognised by its structure, or read by a mapping.
-
-A declared format is recognised by what only it has: names of columns, keys or lines.  Any other
-file is a table, which a mapping describes; without one, a table is read only where each of its
-columns stands in the fixed list of `mapping.NAMES` and that leaves nothing blank.
-"""
+"""From paths to contents: each file is recognised by its structure, or read by a mapping."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,9 +20,11 @@ from kdelta.analysis.findings import (
     RunTraces,
     TraceTable,
 )
+from kdelta.errors import SpecError
 from kdelta.ladder.counts import Measure
 from kdelta.ladder.ladders import Ladder, Rung
 from kdelta.metric import number, plural
+from kdelta.probes.calls import PathNode
 from kdelta.procfs import compiler_short
 from kdelta.rendering import times
 from kdelta.rendering.formats import COUNTED, Cell, View, picked
@@ -49,19 +52,24 @@ from kdelta.table.ladders import LadderView, page
 from kdelta.verdict.comparison import Verdict
 
 if TYPE_CHECKING:
+    from kdelta.analysis.calls import Cause
     from kdelta.analysis.lab import Survey, SurveyCell, SurveyRow, SurveyStep
 
 _SUBJECT = 80  # columns of a commit's label and subject
+_CALLS = 8  # of which the function is told
 _Data = Callable[[Any], dict[str, Any]]
 _Rows = Callable[[Any], Iterator[tuple[Cell, ...]]]
+Kept = Callable[[int, str], Sequence[PathNode]]
 _PAGES: dict[Instrument, LadderView] = {Instrument.EXACT: counts, Instrument.TIME: times}
 
 
-def show(report: Report[Any], *, details: bool = True) -> list[Line]:
-    """The whole page, or without what the answer rests on."""
+def show(report: Report[Any], *, details: bool = True, kept: Kept | None = None) -> list[Line]:
+    """The whole page, or without what the answer rests on.  kept: call paths that the run has."""
     tables = [*show_metrics(report.metrics), *show_figures(report.figures)]
     instrument = report.record.instrument
     tables += _calls(report.ladders, details=details) if instrument.traits.repeats else []
+    with suppress(SpecError):  # of a run that was told to keep them, and did not
+        tables += [*_within(report, kept, details=details)] if kept else []
     lines = page(report, _PAGES[instrument], tables, details=details)
     return [*lines, *(_details(report) if details else _where_more(report.run_id))]
 
@@ -268,6 +276,35 @@ def _calls(ladders: Sequence[Ladder[Measure]], *, details: bool) -> Iterator[Lin
             if rows:
                 table = table_of(heads, rows, right=heads[1:])
                 yield from ((), *paragraph(told, Tone.BOLD), *table)
+
+
+def _within(report: Report[Measure], kept: Kept, *, details: bool) -> Iterator[Line]:
+    """The function behind each system call, by the call paths; without details of the first."""
+    from kdelta.analysis.calls import window_of, within
+    from kdelta.rendering.explain import Scale, cause_sentence
+
+    def row(call: str, told: tuple[Cause | None, int, tuple[str, int]]) -> tuple[str, str, str]:
+        cause, outside, (function, insns) = told
+        if cause and abs(cause.delta) >= abs(outside):
+            return call, f"{cause.delta:+,}", cause_sentence(cause, Scale(1, 0))
+        if outside:
+            return call, f"{outside:+,}", "on the way in and out"
+        return call, f"{insns:,}", function
+
+    for ladder in report.ladders:
+        for _, measures, spent in counts.by_call(ladder):
+            windows = [window_of(report.record, one) for one in measures]
+            trees = [kept(*window) for window in windows if window]
+            rows = []
+            for call, total in spent:
+                often = [one.syscalls.get(call, 0) for one in measures]
+                told = within(call, [*zip(trees, often, total, strict=True)])
+                rows += [row(call, told)] if told else []
+            if rows := rows if details else rows[:_CALLS]:
+                changed = "changed most (with its sign), or " * (len(measures) > 1)
+                head = f"function of each that {changed}takes most:"
+                table = table_of(("call", "of it", "function"), rows, right=("of it",))
+                yield from ((), *paragraph(head, Tone.BOLD), *table)
 
 
 def show_metrics(tables: Sequence[MetricTable]) -> list[Line]:

@@ -3,11 +3,6 @@
 
 All pages share one style and one script, which lie at the top.  Names of files are made of digests
 and harmless letters, so nothing that a run names leads anywhere.
-
-A function's history has a column for each kernel at which it changed, a scenario's a row for each
-stretch of kernels of which it tells the same.  Any two kernels are one table, out of which the
-script shows the two that are asked for.  Most kernels are alike in most scenarios, and so are their
-rows against all newer ones: such a row stands once, an answer once in a scenario, a reason once.
 """
 
 from __future__ import annotations

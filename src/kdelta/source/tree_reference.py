@@ -1,22 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What a user writes for a kernel from source, and the source tree, configuration, compiler it is.
 
-    tree:PATH                a folder: a git work tree with its changes, or an extracted source
-    tree:PATH@COMMIT         a commit of the repository at PATH
-    tree:deb:6.17.8          upstream's source of a release, from the Debian archive
-    tree:deb:6.17            the newest of a series whose source the archive has; tree:6.17, too
-    tree:deb:6.12.107-1      the same with Debian's patches
-
-and then, each after a "+", any number of
-
-    NAME or PATH             a variant that kdelta brings, a patch file, a mailbox with a series
-    PATH@COMMIT              a commit of the repository at PATH
-    undo=WORD                one of these taken back
-    mm/mincore.c=PATH        one file replaced
-    config=NAME or FILE      package, min, deb, xenpv, ftrace; 6.17.8: that release's package; or
-                             a whole .config
-    fragment=FILE            options added to the configuration
-    cc=gcc-14                a compiler, by default this system's gcc
+`kdelta kernels fetch --help` and docs/source.md have its forms.
 
 A release of the archive is configured as its package is (`package`), so that its counts can stand
 beside the package's; a folder of one's own as `deb`, which builds in minutes.

@@ -1,19 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The one test of times: Brunner and Munzel's by permutation, and its interval (docs/times.md).
 
-The statistic is the share of pairs in which the new value is the larger one, less one half, over
-its standard error (Brunner and Munzel 2000).  It allows arms of unequal scatter.  Up to
-PERMUTED_UP_TO values in both arms it is held against the assignments of the pooled values to the
-arms (Neubert and Brunner 2007), with equal values as they are; for more, scipy gives p.  The
-interval holds every shift of log values that the test does not reject, so it is one of the ratio
-new/old.  The estimate is the median of all differences (Hodges and Lehmann 1963).
-
-Two guards keep the level where permutation alone does not:
-
-- p is doubled.  Where the smaller arm scatters more, p alone lets through up to twice the level.
-- Arms of fewer than SHOWN boots may lie in one of two modes by chance.  Then p is not doubled, and
-  the test is whether the arms differ by more than MARGIN.
-
 numpy and scipy (extra `time`) are imported here, so only code that judges times may import this.
 """
 

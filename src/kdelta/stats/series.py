@@ -1,10 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""What was measured of one arm: replicates, and the samples within each.
-
-The boot is the unit of replication.  Where a session only started new processes within one boot,
-the replicates are process rounds and the series says so: they know nothing of what differs from
-one boot to the next (page colours, ASLR of the kernel, what the firmware did).
-"""
+"""What was measured of one arm: replicates, and the samples within each."""
 
 from __future__ import annotations
 

@@ -1,15 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""lab.toml: the machines that measure for a run.
-
-[pool.rack]                    # the workers of a Dask scheduler, which count; one such pool
-kind = "dask"
-scheduler = "tls://head.example.org:8786"
-[pool.epyc]                    # a machine that times, by ssh
-kind = "host"
-address = "ssh://me@epyc.example.org"
-[check]
-twice = 20                     # two workers count every 20th trial
-"""
+"""lab.toml: the machines that measure for a run (docs/lab.md)."""
 
 from __future__ import annotations
 

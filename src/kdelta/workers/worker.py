@@ -3,10 +3,6 @@
 
 Both are bytes of JSON, read strictly; kdelta unpickles nothing of a reply.  A result is the record
 of a journal, and its files are bytes.  A worker counts with its own cache.
-
-Checkpoints that go to workers are packed, and found by the SHA-256 of that.  Two boots of a kernel
-may leave different states, so that a window holds another tick.  All workers therefore restore one
-guest, and their counts are the same to the byte.
 """
 
 from __future__ import annotations
