@@ -254,24 +254,26 @@ def _ranking(own: Explanation) -> Iterator[_Row]:
         yield _BYTES, None, (strings.old, strings.new, strings.delta, None, None), none
 
 
-def _functions(own: Explanation) -> Iterator[Line]:
-    scale, table = Scale.of(own), []
+def function_cells(own: Explanation) -> Iterator[tuple[str, str | None, int, Sequence[str]]]:
+    """Of each row name, status and difference, and the cells that stand between name and status."""
+    scale = Scale.of(own)
     for name, status, (old, new, delta, _, without), calls in _ranking(own):
-        if name == _BYTES and max(old or 0, new or 0) < scale.least:
-            continue
+        if name != _BYTES or max(old or 0, new or 0) >= scale.least:
+            both = (ABSENT if n is None and status else scale.fixed(n or 0) for n in (old, new))
+            often = (ABSENT if each is None else scale.each(each) for each in calls)
+            size = scale.signed(delta or 0)
+            yield name, status, delta or 0, (*both, size, counts.times(without), *often)
+
+
+def _functions(own: Explanation) -> Iterator[Line]:
+    table = []
+    for name, status, _, cells in function_cells(own):
         if status is None:
             tone = Tone.FAINT if name == _BYTES else Tone.BOLD
         else:
             tone = Tone.PLAIN if status == Presence.BOTH else Tone.WARN
-        cells = (
-            short(name, _NAME_WIDTH),
-            *(ABSENT if n is None and status else scale.fixed(n or 0) for n in (old, new)),
-            scale.signed(delta or 0),
-            counts.times(without),
-            *(ABSENT if each is None else scale.each(each) for each in calls),
-            status or "",
-        )
-        table.append([Span(cell, tone) for cell in cells])
+        words = (short(name, _NAME_WIDTH), *cells, status or "")
+        table.append([Span(cell, tone) for cell in words])
     heads = ("function", "old", "new", "delta", "x without", "calls old", "calls new", "status")
     columns = [
         Column(head, cells, right=head in heads[1:-1])
