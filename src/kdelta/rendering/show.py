@@ -558,9 +558,9 @@ def _survey_step(change: SurveyStep) -> Iterator[Line]:
     if change.hit:
         head += f"; layouts hit: {change.hit[0]} -> {change.hit[1]}"
     yield from paragraph(head, tone)
-    from kdelta.rendering.explain import sentence  # only where a table has a step
+    from kdelta.rendering.sentences import difference_sentences  # only where a table has a step
 
-    yield from paragraph(sentence(explanation), indent="  ")
+    yield from paragraph(" ".join(difference_sentences(explanation)), indent="  ")
 
 
 _WIDEST = 46
