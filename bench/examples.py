@@ -2,6 +2,7 @@
 """The reports of docs/examples, made anew from runs of one's own.
 
     python bench/examples.py [NAME...]       count, and write a mail and a bundle of each
+    python bench/examples.py --to DIR ...    the mails go there
 
 Each is one of the reports on kernel lists that kdelta is built from.  The bundle is checked by
 `kdelta bundle verify` where it is written, and stays beside the runs: mails are in the
@@ -51,21 +52,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--runs", type=Path, default=Path("kdelta-runs"))
+    parser.add_argument("--to", type=Path, default=EXAMPLES, metavar="DIR")
     wanted = parser.parse_args()
     known = {example.name: example for example in _EXAMPLES}
     for name in wanted.names or known:
         if name not in known:
             sys.exit(f"no example {name}; there are: {', '.join(known)}")
         try:
-            _make(known[name], wanted.runs / f"examples-{name}")
+            _make(known[name], wanted.runs / f"examples-{name}", wanted.to)
         except BenchError as error:
             sys.exit(str(error))
 
 
-def _make(example: Example, runs: Path) -> None:
-    said("run", *example.run, "--new", "--runs", str(runs), may=_HELD)
+def _make(example: Example, runs: Path, to: Path) -> None:
+    said("run", *example.run, "--new", "--again", "--runs", str(runs), may=_HELD)
     of_run = ("latest", "--runs", str(runs))
-    said("report", *of_run, "--mail", "-o", str(EXAMPLES / f"{example.name}.mail.txt"))
+    said("report", *of_run, "--mail", "-o", str(to / f"{example.name}.mail.txt"))
     bundle = runs / f"{example.name}.tar"
     bundle.unlink(missing_ok=True)
     said("bundle", "make", *of_run, "-o", str(bundle))

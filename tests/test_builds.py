@@ -101,7 +101,7 @@ def test_show_explain_survey_and_json_say_the_same() -> None:
     assert "*: the two were built by different compilers" in flowed
     explained = explain(record, "6.16.12", "6.17.13")
     assert explained.comparison.verdict is Verdict.UNDECIDED
-    assert "UNDECIDED" in plain(explain_view.show(explained))
+    assert "UNDECIDED" in plain(explain_view.show(explained, ()))
     told = json.loads(written("json", show, report(record)))["ladders"][0]["rungs"][1]["comparison"]
     assert told["verdict"] == "UNDECIDED"
     assert told["crossing"] == "gcc 14 -> gcc 16"
@@ -146,7 +146,7 @@ def test_what_else_differs_in_the_builds_is_listed_beside_the_comparison() -> No
     record = with_kernels(record, lambda arm: {"options": options[arm.index]})
     line = "builds differ, 6.16.12 -> 6.17.13: -PREEMPT_VOLUNTARY, HZ 250 -> 1000, +PREEMPT_LAZY"
     assert line in plain(show.show(report(record)))
-    assert line in plain(explain_view.show(explain(record, "6.16.12", "6.17.13")))
+    assert line in plain(explain_view.show(explain(record, "6.16.12", "6.17.13"), ()))
     assert line in plain(show.show_survey(surveyed(record)))
 
 

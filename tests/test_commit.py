@@ -136,8 +136,8 @@ def answered(
 @pytest.mark.parametrize(
     ("undone", "verdict", "said"),
     [
-        (True, Verdict.IMPROVEMENT, "10.00 fewer {} -9.09 % (change_pte_range -10.00): "),
-        (False, Verdict.REGRESSION, "10.00 more {} +10.00 % (change_pte_range +10.00): "),
+        (True, Verdict.IMPROVEMENT, "10.00 fewer {} -9.09 % (change_pte_range -10.0): "),
+        (False, Verdict.REGRESSION, "10.00 more {} +10.00 % (change_pte_range +10.0): "),
     ],
 )
 def test_the_first_sentence_is_of_the_commit_and_not_of_its_undoing(

@@ -233,6 +233,8 @@ def test_next_to_nothing_has_no_causes(found: Explanation) -> None:
 
 
 def test_two_functions_that_nearly_cancel_are_added_up(found: Explanation) -> None:
+    odd = replace(found.functions[0], share=1500.0)
+    assert not page.has_shares(replace(found, functions=(odd,)))
     """unmap_page_range() became part of __zap_vma_range(), 7.0 to 7.1."""
     rows = [
         replace(found.functions[0], function=name, delta=delta * PAGES, status=status)

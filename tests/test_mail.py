@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import html
+import json
 import quopri
 import re
 from pathlib import Path
@@ -777,11 +778,14 @@ def test_no_function_of_a_profile_is_the_commits_own(
 
     monkeypatch.setattr(compare, "count_pair", count_pair)
     monkeypatch.setattr(compare, "between", lambda *_: (difference(105.0), ""))
-    ended = asked(tmp_path, ANSWERED.mail, "--kernels", "6.16, 6.17")
+    ended = asked(tmp_path, ANSWERED.mail, "--kernels", "6.16, 6.17", "--json")
     assert ended.exit_code == 4
-    assert ended.output.startswith("Nothing proves that 0123456789ab lies between 6.16 and 6.17")
+    held = json.loads(ended.stdout)
+    first, second, *_ = held["sentences"]
+    assert first.startswith("Nothing proves that 0123456789ab lies between 6.16 and 6.17")
+    assert "Path length explains 4.8 of 11 %" in second
+    assert (held["scenario"], held["step"]["new"]) == ("control:getppid", "6.17")
     assert asked_for == ["6.16", "6.17", "control:getppid"]
-    assert "Path length explains 4.8 of 11 %" in ended.output
     rates = asked(tmp_path, perf(0.9, **{PATH: (5e4, 5.5e4)}), "--kernels", "6.16,6.17").output
     assert rates.startswith("Path length: ")
     alone = f"6.17,6.17+undo=/linux@{robot_mails.COMMIT}"

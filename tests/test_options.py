@@ -191,7 +191,7 @@ def test_a_kernel_for_debugging_is_named_before_any_figure(tmp_path: Path) -> No
     record = configured((own.identity().options, None), (own.identity().options, None))
     told = "6.1.1, 6.2.1: built for debugging (PROVE_LOCKING)"
     assert told in plain(show.show(report(record))).partition("x first")[0]
-    assert told in plain(explain_view.show(explain(record, "6.1.1", "6.2.1")))
+    assert told in plain(explain_view.show(explain(record, "6.1.1", "6.2.1"), ()))
 
 
 # cmp $7,%edi; ja 0x10; 5: lea; c3; ...; 10: call HANDLER; jmp 5

@@ -180,6 +180,7 @@ def test_a_step_tells_in_words_by_paths_and_by_kinds(told_step: dict[str, bytes]
     assert markup.count('<svg class="flame"') == 2
     assert re.search(r'<rect class="u[123]" width="100%"', markup)
     assert "<script>alert" not in markup
+    assert '<td class="up">+100.0<td>x1.000\n' in markup, "x without, as kdelta explain has it"
     data = json.loads(told_step[name.removesuffix(".html") + ".json"])["page"]
     assert " ".join(data["sentences"]) in text
     assert [row["kind"] for row in data["kinds"]] == ["atomic"]

@@ -43,7 +43,7 @@ def test_bytes_by_string_instructions_are_told_beside_the_sum() -> None:
     assert (found.strings.old, found.strings.new) == (4096 * PAGES, 2 * PAGES)
     assert found.strings.delta == -4094 * PAGES
     assert found.delta == sum(row.delta for row in found.functions) == 300 * PAGES
-    lines = plain(explain_view.show(found)).splitlines()
+    lines = plain(explain_view.show(found, ())).splitlines()
     at = next(at for at, line in enumerate(lines) if line.startswith("sum "))
     assert lines[at + 1].split() == [
         *("bytes", "by", "string", "instructions"),

@@ -18,7 +18,6 @@ from pathlib import Path
 import pytest
 
 from kdelta import arch, cache, process, toolchains
-from kdelta.archive import deb
 from kdelta.archive.index import Package
 from kdelta.errors import InfraError, SpecError
 from kernel_tree import script
@@ -93,7 +92,7 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeArchive:
     """The archive that toolchains uses, with a patchelf that writes down what it is asked."""
     fake = FakeArchive(tmp_path / "debs")
     monkeypatch.setattr(toolchains, "Archive", lambda *_: fake)
-    monkeypatch.setattr(deb, "_own_libc", lambda: "2.36")
+    monkeypatch.setattr("platform.libc_ver", lambda: ("glibc", "2.36"))
     bin_folder = script(tmp_path / "bin/patchelf", f'echo "$@" >> {tmp_path}/patched').parent
     monkeypatch.setenv("PATH", f"{bin_folder}:/usr/bin:/bin")
     return fake
@@ -168,7 +167,7 @@ def test_this_machine_s_c_library_serves_where_it_is_as_new(
     archive: FakeArchive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A program with an older C library could not load what is compiled here."""
-    monkeypatch.setattr(deb, "_own_libc", lambda: "2.41")
+    monkeypatch.setattr("platform.libc_ver", lambda: ("glibc", "2.41"))
     gcc98_with_cc1(archive)
     toolchains.find("gcc-98")
     assert "libc6 2.41" not in archive.taken

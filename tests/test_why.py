@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -103,8 +104,12 @@ def test_seeds_are_added_where_only_the_whole_may_be_chance(
 
     monkeypatch.setattr(asked, "_counted", counted)
     monkeypatch.setattr(asked, "expanded", lambda study: study)
-    told = CliRunner().invoke(cli, ["why", "munmap", "6.16", "6.18"])
+    words = ["why", "munmap", "6.16", "6.18"]
+    told = CliRunner().invoke(cli, words)
     assert rounds == [1, 3], told.output
+    held = json.loads(CliRunner().invoke(cli, [*words, "--json"]).stdout)
+    assert held["sentences"][0] in " ".join(told.stdout.split())
+    assert held["step"]["new"] == held["ladders"][0]["rungs"][-1]["arm"] == "6.18.15"
     assert "3 (--rounds 3) have other memory free in each." in " ".join(told.stdout.split())
 
 

@@ -13,6 +13,7 @@ from kdelta.analysis.findings import method_of
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
 from kdelta.ladder.evidence import ArmEvidence, compare_arms, debugging, gather, parts
+from kdelta.ladder.ladders import LadderStep
 from kdelta.metric import Grade
 from kdelta.printable import told_name
 from kdelta.verdict.comparison import Comparison, Verdict
@@ -50,6 +51,13 @@ class GateCase:
     def why(self) -> str:
         """The reasons of its verdict."""
         return "; ".join(self.comparison.reasons)
+
+    def step(self, old: str, new: str) -> LadderStep | None:
+        """From a kernel to another; None where one was not counted."""
+        if self.old is None or self.new is None:
+            return None
+        values, of = {"old_value": self.old, "new_value": self.new}, self.operation
+        return LadderStep(old=old, new=new, **values, operation=of, comparison=self.comparison)
 
     @property
     def open_question(self) -> bool:

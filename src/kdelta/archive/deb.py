@@ -121,18 +121,15 @@ def unpack_programs(
     """
     libraries = _libraries(archive, suite, linked)
     libc = libraries.get(_LIBC)
-    if libc is not None and Version(_own_libc()) >= Version(Version(libc.version).upstream_version):
+    own, number = platform.libc_ver()
+    here = Version(number if own == "glibc" else "0")
+    if libc is not None and here >= Version(Version(libc.version).upstream_version):
         del libraries[_LIBC]
     with archive.all_fetched((*packages, *libraries.values()), progress) as files:
         for file in files:
             unpack(file, folder)
     edit()
     _patch(folder, final, archive, own_loader=_LIBC in libraries)
-
-
-def _own_libc() -> str:
-    name, number = platform.libc_ver()
-    return number if name == "glibc" else "0"
 
 
 def _libraries(archive: Archive, suite: str, roots: Iterable[Package]) -> dict[str, Package]:

@@ -98,6 +98,11 @@ class FunctionPart(msgspec.Struct, frozen=True, kw_only=True):
     function: str
     delta: float
 
+    @property
+    def size(self) -> str:
+        """The part, signed, as a page has it."""
+        return f"{self.delta:+.2g}" if abs(self.delta) < 1 else f"{self.delta:+,.1f}"
+
 
 class PatchPart(msgspec.Struct, frozen=True, kw_only=True):
     """What one patch did to a path, in percent of its length before that patch."""
@@ -127,6 +132,12 @@ class PathRow(msgspec.Struct, frozen=True, kw_only=True):
     functions: tuple[FunctionPart, ...] = ()
     arch: str = HOME
     parts: tuple[PatchPart, ...] = ()
+
+    @property
+    def named(self) -> list[str]:
+        """Its functions, without "3 others", each with its part."""
+        own = (part for part in self.functions if part.function[:1].isidentifier())
+        return [f"{part.function} {part.size}" for part in own]
 
     @property
     def percent(self) -> float:

@@ -422,7 +422,10 @@ def _count(
             first = each.counted[0][1].result
             if first.outcome is Outcome.OK:
                 found.counts.append(each)
-                _say(found, each, f"[{at}/{len(scenarios)}]", report)
+                if len(each.counted) > 1:
+                    row = path_row(each.counted[0][1], each.last, found.tolerance)
+                    why = f", {row.reason}" * bool(row.reason)
+                    report(f"[{at}/{len(scenarios)}] {_cell(row)}: {row.change}{why}")
             else:
                 found.unmeasured[each.scenario] = first.reason or str(first.outcome)
                 name = scenario_name(each.scenario)
@@ -509,12 +512,6 @@ def _in_one_guest(null: Kernel, last: Counted, counter: Counter) -> list[Counted
     )
     same = own[0].result.exact.functions == own[1].result.exact.functions != ()
     return other if same and all(one.result.outcome is Outcome.OK for one in other) else []
-
-
-def _say(found: CheckedSeries, each: ScenarioCounts, at: str, report: Report) -> None:
-    if len(each.counted) > 1:
-        row = path_row(each.counted[0][1], each.last, found.tolerance)
-        report(f"{at} {_cell(row)}: {row.change}" + (f", {row.reason}" if row.reason else ""))
 
 
 def so_far(sides: Sequence[CheckedSeries], scenarios: Sequence[str]) -> str:

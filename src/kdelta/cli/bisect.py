@@ -34,6 +34,7 @@ from kdelta.metric import number
 from kdelta.printable import printable
 from kdelta.rendering import bisection, bundle, explain, why
 from kdelta.rendering.formats import json_fields
+from kdelta.rendering.sentences import difference_sentences
 from kdelta.run import exact
 from kdelta.source import tree_reference
 from kdelta.study import spec
@@ -284,7 +285,7 @@ def carried_out(
         print_json(json_fields(journal.state.question.kind, content))
     else:
         page = bisection.show(findings, found, points=points)
-        page += [(), *explain.show(explained)] if explained else []
+        page += [(), *explain.show(explained, difference_sentences(explained))] if explained else []
         print_lines([*page, *lines])
         say(f"\nEverything of it: {journal.folder}")
     if found.ending not in (evidence.Ending.STEP, evidence.Ending.RANGE):

@@ -130,8 +130,8 @@ def _print(
         work = None if form else recorded.work()
     with contextlib.suppress(SpecError):
         difference = None if form else recorded.paths(found).difference
-    told: dict[str, Any] = {"details": details}
-    told |= {} if form else {"sentences": difference_sentences(found, difference, work)}
+    sentences = difference_sentences(found, difference, work)
+    told: dict[str, Any] = {"details": details, "sentences": sentences}
     if not calls:
         print_found(form, page, found, **told)
         return

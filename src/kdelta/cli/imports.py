@@ -17,13 +17,14 @@ from kdelta import workload
 from kdelta.analysis import judgement
 from kdelta.check import commit, compare, robot
 from kdelta.cli import options
-from kdelta.cli.printing import print_found, reporting, say
+from kdelta.cli.printing import print_found, print_json, reporting, say
 from kdelta.errors import SpecError
 from kdelta.imports import files, mapping, reader, record
 from kdelta.metric import plural
 from kdelta.printable import few
 from kdelta.rendering import check as check_page
 from kdelta.rendering import judge as page
+from kdelta.rendering import show
 from kdelta.rendering.formats import picked
 from kdelta.sample import Instrument
 from kdelta.study.probes import SHARING
@@ -149,15 +150,9 @@ _NO_CODE = "it changes no function of the kernel (but data, a vDSO or a program)
     type=click.Choice(["more", "less"]),
     help="What is better of the metric, where the robot declares nothing.",
 )
+@options.json_option
 @options.here_options
-def ask(
-    mail: Path,
-    kernels: str | None,
-    scenario: str,
-    metric: str,
-    better: str | None,
-    means: options.Means,
-) -> None:
+def ask(mail: Path, *, as_json: bool, **asked: Any) -> None:
     """Answer a report of the kernel test robot: does path length explain its change?
 
     Read are the table of the MAIL and its declared fields: commit, testcase, parameters. What they
@@ -166,27 +161,52 @@ def ask(
     take from each other are counted, too. Exits with 4 when the counts decide nothing, or nothing
     proves that the commit lies between the kernels.
     """
+    told, own = list[str](), dict[str, Any]()
+
+    def tell(*texts: str) -> None:
+        told.extend(texts)
+        if not as_json:
+            say(*texts)
+
+    status = _answered(tell, own, mail, **asked)
+    if as_json:
+        print_json(show.answer("ask", told, **own))
+    click.get_current_context().exit(status)
+
+
+def _answered(
+    tell: Callable[..., None],
+    known: dict[str, Any],
+    mail: Path,
+    kernels: str | None,
+    scenario: str,
+    metric: str,
+    better: str | None,
+    means: options.Means,
+) -> int:
+    """Tell the answer, as soon as it is known; the exit code.  known: gets what else JSON has."""
     if scenario:
         workload.parse_reference(scenario)
     report = robot.read(mail)
     row = robot.chosen(report, metric)
     direction = robot.direction(report, row, better or "")
     heading = [*check_page.robot_heading(report, row)]
-    if row.within:
-        say(*heading)
-        click.get_current_context().exit(EXIT_UNDECIDED)
-    if not scenario and (place := robot.outside(report, row)):
-        say(f"The test runs in {place}: no path of the kernel.", *heading)
-        return
     own = robot.split(report, row, direction)
+    known |= {"commit": report.commit, "split": own, **picked(row, ("metric", "percent"))}
+    if row.within:
+        tell(*heading)
+        return EXIT_UNDECIDED
+    if not scenario and (place := robot.outside(report, row)):
+        tell(f"The test runs in {place}: no path of the kernel.", *heading)
+        return 0
     turns = robot.in_turns(report, own)
     both = f"tree:PATH@{report.parent},tree:PATH@{report.commit[:12]}"
     if own and kernels is None:
-        say(check_page.robot_split(own, row), *heading)
         what = "functions, and which lines its tasks share" if turns else "functions"
-        say(f"Which {what}: `kdelta ask {shlex.quote(str(mail))} --kernels {both}`")
-        click.get_current_context().exit(EXIT_UNDECIDED if own.deviates else 0)
-    loop = scenario or robot.scenario_of(report, row)
+        more = f"Which {what}: `kdelta ask {shlex.quote(str(mail))} --kernels {both}`"
+        tell(check_page.robot_split(own, row), *heading, more)
+        return EXIT_UNDECIDED if own.deviates else 0
+    known["scenario"] = loop = scenario or robot.scenario_of(report, row)
     old, new = _two(kernels, report, both)
     apart = robot.apart(report, old, new)  # the wrong order is told before anything is counted
     counting = picked(means, ("wanted_qemu", "jobs", "again", "trust"))
@@ -194,6 +214,7 @@ def ask(
     with reporting() as progress:
         ((before, after),) = count(scenarios=[loop], progress=progress)
     case, why = compare.between(before, after)
+    known["step"] = case.step(old, new)
     other = robot.other_faults(report, before.faults)
     diff = "" if apart or other else robot.diff(report, new, old)
     lost = "" if apart or other else _not_executed(before, after, diff)
@@ -201,14 +222,13 @@ def ask(
     apart = "" if other else apart  # the counts say nothing at all
     told = partial(check_page.robot_answer, row, direction, case, other or why)
     where = f"{loop}, {old} -> {new}"
-    answer = [lost] if lost else [*told(where, own=own, apart=apart)]
-    say(*((*asked, *answer) if apart and own else (*answer, *asked)))
+    first = [lost] if lost else [*told(where, own=own, apart=apart)]
+    tell(*((*asked, *first) if apart and own else (*first, *asked)))
     with reporting() as progress:
         shared = count(scenarios=turns, progress=progress, probes=[SHARING]) if turns else []
     for one in shared:
-        say(*check_page.robot_lines(*compare.between(*one), compare.objects(*one)))
-    if apart or other or (why and not lost):
-        click.get_current_context().exit(EXIT_UNDECIDED)
+        tell(*check_page.robot_lines(*compare.between(*one), compare.objects(*one)))
+    return EXIT_UNDECIDED if apart or other or (why and not lost) else 0
 
 
 def _two(kernels: str | None, report: robot.RobotReport, both: str) -> list[str]:

@@ -330,12 +330,8 @@ def expanded(study: Study) -> Study:
 
     Raises SpecError for one that stands for nothing.
     """
-    machine = study.machine
-    names = every_kernel(study.kernels, machine.arch, machine.flavour)
-    found = every_scenario(study.scenarios)
-    if (names, found) == (list(study.kernels), list(study.scenarios)):
-        return study
-    return spec.with_settings(study, kernels=names, scenarios=found)
+    names = every_kernel(study.kernels, study.machine.arch, study.machine.flavour)
+    return spec.with_settings(study, kernels=names, scenarios=every_scenario(study.scenarios))
 
 
 def every_kernel(references: Sequence[str], arch: str, flavour: str) -> list[str]:

@@ -18,9 +18,10 @@ from kdelta.analysis.explanation import Explanation
 from kdelta.bisect import history
 from kdelta.bisect.journal import Point
 from kdelta.check import compare, interval
+from kdelta.check.interval import Undone
 from kdelta.cli import options
 from kdelta.cli.options import Means
-from kdelta.cli.printing import print_lines, reporting, say
+from kdelta.cli.printing import print_json, print_lines, reporting, say
 from kdelta.cli.report import not_counted
 from kdelta.cli.run import answered, check_scenarios, expanded, started
 from kdelta.errors import SpecError
@@ -42,9 +43,12 @@ from kdelta.verdict.comparison import LEAST_SEEDS, Verdict
     type=options.OLD_FOLDER,
     help="A repository with the tags of both: its commits are undone, until one is named.",
 )
+@options.json_option
 @options.means_options
 @options.runs_directory
-def why(what: str, old: str, new: str, runs: Path, means: Means, tree: Path | None) -> None:
+def why(
+    what: str, old: str, new: str, runs: Path, means: Means, tree: Path | None, *, as_json: bool
+) -> None:
     """Answer whether a path got longer from OLD to NEW: since when, how much, by which function.
 
     A word is enough where it names one scenario: munmap, mmap1, a C file.  Of two series all
@@ -53,9 +57,9 @@ def why(what: str, old: str, new: str, runs: Path, means: Means, tree: Path | No
     if old == new:
         raise SpecError(f"{old} and {new} are one kernel", action="name two")
     what = workload.full_reference(what)
-    if not workload.is_reference(what) and len(several := workload.fitting(what)) > 1:
-        for name in several:  # a list to choose from
-            say(f"  {name:<31} {workload.parse_reference(name)[1].summary}", err=True)
+    several = [] if workload.is_reference(what) else workload.fitting(what)
+    for name in several if len(several) > 1 else ():  # a list to choose from
+        say(f"  {name:<31} {workload.parse_reference(name)[1].summary}", err=True)
     named = workload.chosen(what)
     if tree:
         if means.pools:
@@ -67,28 +71,37 @@ def why(what: str, old: str, new: str, runs: Path, means: Means, tree: Path | No
     rounds = LEAST_SEEDS if workload.is_file(named.rpartition(":")[0]) else 1
     study = expanded(spec.from_arguments([named], kernels, rounds=rounds))
     check_scenarios(study)
+    found, journal = _decided(study, runs, means)
+    known = workload.loadable([named.rpartition(":")[0]])
+    newest = not_counted(found.report.ladders[0])
+    opened = _opened(found)
+    change = page.first_change(found, opened)
+    if not as_json:
+        again = shlex.join(["kdelta", "why", what, old, newest])
+        newer = f"{newest}, the newest kernel of the archive, was not counted: `{again}`."
+        print_lines(page.lines(found, opened, known, newer * bool(newest)))
+    made = list[Undone]()
+    if tree and change:
+        made = _name_commit(found, change, tree, means, silent=as_json)
+    elif tree and not as_json:
+        say("\nNo commit is searched: there is no change that functions explain.")
+    if as_json:
+        own = {"not_counted": newest or None, "commits": made}
+        print_json(page.fields(found, opened, known, **own))
+    else:
+        say(f"\nMore: `kdelta explain {journal.folder.name}`; all of it: {journal.folder}")
+
+
+def _decided(study: spec.Study, runs: Path, means: Means) -> tuple[claims.Claim, RunJournal]:
+    """With more seeds where one leaves open whether a step is chance."""
     found, journal = _counted(study, runs, means)
     left = [rung.comparison for rung in page.left_open(found.report.ladders[0])]
     left += [whole.comparison] if (whole := page.whole(found)) else []
     may_be_chance = any(c and c.verdict is Verdict.UNDECIDED and not c.crossing for c in left)
-    if rounds < LEAST_SEEDS and may_be_chance:
+    if study.plan.rounds < LEAST_SEEDS and may_be_chance:
         say("a step may be chance: two more seeds are counted", err=True)
-        found, journal = _counted(spec.with_settings(study, rounds=LEAST_SEEDS), runs, means)
-    opened = _opened(found)
-    newest = not_counted(found.report.ladders[0])
-    again = shlex.join(["kdelta", "why", what, old, newest])
-    newer = (
-        f"{newest}, the newest kernel of the archive, was not counted: `{again}`." if newest else ""
-    )
-    known = workload.loadable([named.rpartition(":")[0]])
-    print_lines(page.lines(found, opened, known, newer))
-    change = page.first_change(found, opened)
-    if tree and change:
-        click.echo()
-        _name_commit(found, change, named, tree, means)
-    elif tree:
-        say("\nNo commit is searched: there is no change that functions explain.")
-    say(f"\nMore: `kdelta explain {journal.folder.name}`; all of it: {journal.folder}")
+        return _counted(spec.with_settings(study, rounds=LEAST_SEEDS), runs, means)
+    return found, journal
 
 
 def _counted(study: spec.Study, runs: Path, means: Means) -> tuple[claims.Claim, RunJournal]:
@@ -105,25 +118,28 @@ def _opened(found: claims.Claim) -> Explanation | None:
 
 
 def _name_commit(
-    found: claims.Claim, change: Explanation, scenario: str, tree: Path, means: Means
-) -> None:
-    """Print which commit of the change's interval makes it."""
+    found: claims.Claim, change: Explanation, tree: Path, means: Means, *, silent: bool
+) -> list[Undone]:
+    """Print, unless silent, which commit of the change's interval makes it; what was tried."""
     rungs = {rung.label: rung for rung in found.report.ladders[0].rungs}
     ends = (rungs[change.old], rungs[change.new])
     old, new = (Point(key=f"deb:{rung.kernel.version}", label=rung.label) for rung in ends)
     tags = history.tags(old, new)
     listed = interval.touching(tree, *tags, page.functions(change))
+    (scenario,) = found.report.record.study.scenarios
     study = spec.from_arguments([scenario], ["base"], single_kernel=True)
     with reporting() as progress, tempfile.TemporaryDirectory(prefix="kdelta-why-") as scratch:
         base = interval.nearest(new.label, progress)
         bench = exact.bench_of(study, means.wanted_qemu, threading.Event(), progress)
-        tell = partial(say, err=True)
-        counter = compare.Counter(study, bench, Path(scratch), tell, means.jobs)
+        report = partial(say, err=True)
+        counter = compare.Counter(study, bench, Path(scratch), report, means.jobs)
         step = page.step_of(change)
-        made = list[interval.Undone]()
+        made = list[Undone]()
         try:  # what is known is printed, whatever ends the search
             asked = listed, tree, base, scenario, step, counter
             for one in interval.undone(*asked, progress=progress):
                 made.append(one)
         finally:
-            print_lines(page.commit_lines(made, change, tags))
+            if not silent:
+                print_lines(((), *page.commit_lines(made, change, tags)))
+    return made

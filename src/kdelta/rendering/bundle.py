@@ -67,7 +67,7 @@ def run_files(record: RunRecord) -> Iterator[tuple[str, str]]:
     for ladder in report.ladders:
         if not ladder.steps or not record.instrument.traits.repeats:
             continue
-        from kdelta.rendering import explain
+        from kdelta.rendering import explain, sentences
 
         step = ladder.steps[0]
         scenario, point = f"{ladder.workload}:{ladder.scenario}", ladder.point or None
@@ -75,7 +75,8 @@ def run_files(record: RunRecord) -> Iterator[tuple[str, str]]:
         prefix = f"{ladder.scenario}-" if len(report.ladders) > 1 else ""
         prefix += f"{ladder.point}-" if ladder.point else ""
         name = re.sub(r"[^A-Za-z0-9._+~-]", "_", f"explain-{prefix}{step.old}-{step.new}")[:200]
-        yield f"{name}.txt", plain(explain.show(explanation.shortened(found, explanation.TOP)))
+        own = explanation.shortened(found, explanation.TOP)
+        yield f"{name}.txt", plain(explain.show(own, sentences.difference_sentences(own)))
         yield from _in_formats(name, explain, found)
 
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import collections
-import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -40,8 +39,7 @@ _PATHS_BESIDE, _COLUMN = 4, 11  # paths on several architectures; characters of 
 _LAST, _MOST_LAST = 4, 24  # parts at the end that are never cut, and their lines at most
 _SLIGHT = 2  # paths that changed by less than LEAST_PERCENT
 _COMMENT, _FUNCTIONS = 15, 3  # lines of a comment; functions in it
-_NAME = re.compile(r"[A-Za-z_]")  # of a function, not "3 others"
-_SMALL, _MANY = 0.01, 100_000
+_MANY = 100_000
 _NAMES = 12  # functions in a list
 
 
@@ -121,8 +119,7 @@ def comment(page: CheckPage) -> str:
     for word, row in ends:
         said = f"{_cell(row)}: {sized(row.percent)}, {_amounts(row, page)}"
         lines += _wrapped(said, f"{word}: ", "  ")[:2]
-        parts = [part for part in row.functions if _NAME.match(part.function)]
-        named = [f"{part.function} {_delta(part.delta)}" for part in parts[: min(left, 2)]]
+        named = row.named[: min(left, 2)]
         left -= len(named)
         lines += _wrapped(", ".join(named), "  ", "  ")[:2] if named else []
     told = [row for row in page.patches if row.wrong or row.longer or row.shorter]
@@ -391,7 +388,7 @@ def _figures(row: PathRow, page: CheckPage, name: str) -> Iterator[str]:
         percent = "" if name else f" ({sized(row.percent)})"
         yield from _wrapped(f"{_amounts(row, page)}{percent}", f"    {name}", "    ")
     if row.functions:
-        parts = [f"{each.function} {_delta(each.delta)}" for each in row.functions]
+        parts = [f"{each.function} {each.size}" for each in row.functions]
         yield from _wrapped(", ".join(parts), "    ", "    ")
 
 
@@ -431,12 +428,6 @@ def _where(arch: str) -> str:
 
 def _shown(arch: str) -> str:
     return "x86-64" if arch == HOME else arch
-
-
-def _delta(value: float) -> str:
-    if abs(value) < _SMALL:
-        return f"{value:+.2g}"
-    return f"{value:+,.2f}" if abs(value) < 1 else f"{value:+,.1f}"
 
 
 def _wrapped(said: str, first: str = "", rest: str | None = None) -> list[str]:

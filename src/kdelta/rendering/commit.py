@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from kdelta import workload
 from kdelta.check.commit import VERDICTS, CommitAnswer, largest
-from kdelta.check.page import Effect, FunctionPart, PathRow, sized
+from kdelta.check.page import Effect, PathRow, sized
 from kdelta.metric import number, plural
 from kdelta.printable import few
 from kdelta.table.columns import VERDICT_TONES, Line, Span, Tone, figure, paragraph, short, table_of
@@ -20,9 +19,7 @@ _NAMED = 6  # functions or scenarios in a sentence
 _PARTS, _TOLD = 3, 2  # functions of a path in the table; in the first sentence
 _PATHS = 12
 _ALL = " (all: --json)"
-_SMALL = 0.01  # instructions per operation, which two decimals do not show
 _WIDTH = 40  # of a name in the table
-_FUNCTION = re.compile(r"[A-Za-z_]")  # not "3 others"
 _WORDS = {
     Verdict.REGRESSION: "longer",
     Verdict.IMPROVEMENT: "shorter",
@@ -65,8 +62,7 @@ def _headline(found: CommitAnswer) -> str:
     if most and most.before is not None and most.after is not None:
         size = number(abs(most.after - most.before))
         way = "more" if most.change is Effect.MORE else "fewer"
-        own = [each for each in most.functions if _FUNCTION.match(each.function)][:_TOLD]
-        parts = f" ({', '.join(f'{each.function} {_sign(each)}' for each in own)})" * bool(own)
+        parts = f" ({', '.join(most.named[:_TOLD])})" * bool(most.named)
         return (
             f"{base} with {name} executes {size} {way} instructions per {most.operation} in"
             f" {most.scenario} than without it, {sized(most.percent)}{parts}: {found.verdict}."
@@ -116,12 +112,6 @@ def _table(rows: Sequence[PathRow]) -> Iterator[Line]:
         moved = f"{sized(row.percent)}" if row.before and row.after is not None else ""
         end = moved, Span(verdict, VERDICT_TONES[verdict])
         cells.append((short(row.scenario, _WIDTH), figure(row.before), figure(row.after), *end))
-        parts = ((short(f"  {one.function}", _WIDTH), _sign(one)) for one in row.functions[:_PARTS])
+        parts = ((short(f"  {one.function}", _WIDTH), one.size) for one in row.functions[:_PARTS])
         cells += [(name, "", "", delta, "") for name, delta in parts]
     return table_of(heads, cells, right=heads[1:4])
-
-
-def _sign(part: FunctionPart) -> str:
-    if abs(part.delta) < _SMALL:
-        return f"{part.delta:+.2g}"
-    return f"{'+' if part.delta > 0 else '-'}{number(abs(part.delta))}"

@@ -136,17 +136,11 @@ def _opening(found: Explanation, sentences: Sequence[str] = ()) -> list[Line]:
     return lines
 
 
-def show(
-    explanation: Explanation, *, sentences: Sequence[str] = (), details: bool = True
-) -> list[Line]:
+def show(explanation: Explanation, sentences: Sequence[str], *, details: bool = True) -> list[Line]:
     """What `kdelta explain` prints; sentences: with which it begins.  details: legends."""
     lines = _opening(explanation, sentences)
     if explanation.refused:
         return lines
-    if not sentences:
-        lines += paragraph(sentence(explanation))
-        for told in option_sentences(explanation):
-            lines += paragraph(told, Tone.BOLD)
     unit = (
         "instructions retired by the guest, user + kernel, per"
         f" {explanation.operation or 'operation'}; path length, never a time"
@@ -180,9 +174,7 @@ def option_sentences(found: Explanation) -> list[str]:
 
 
 def more(delta: float) -> str:
-    """A difference in words: "368.1 more", "22.0 fewer", "as many"."""
-    if not delta:
-        return "as many"
+    """A difference in words: "368.1 more", "22.0 fewer"."""
     return f"{number(abs(delta))} {'more' if delta > 0 else 'fewer'}"
 
 
@@ -195,29 +187,7 @@ def renamed(listed: Iterable[FunctionDelta]) -> str:
     return f"Renamed, by name and number of calls: {', '.join(parts)}." if parts else ""
 
 
-def sentence(explanation: Explanation) -> str:
-    """The difference in one sentence of words, functions with their change per operation."""
-    ends = (explanation.old_value, explanation.new_value)
-    if explanation.delta is None or None in ends:
-        return "Nothing can be said of the functions."
-    old, new = (number((value or 0) / explanation.operations) for value in ends)
-    scale = Scale.of(explanation)
-    change = f"{old} -> {new} instructions per {explanation.operation}"
-    change += f" ({scale.signed(explanation.delta)})"
-    if not explanation.delta:
-        return f"{change}: the totals are equal."
-    parts, of_what = [], " of the difference"  # told with the first share
-    for rows, direction in ((explanation.rising, "up"), (explanation.falling, "down")):
-        told = []
-        for row in rows:
-            share = f", {row.share:.0f} %{of_what}" if _shares(explanation) else ""
-            told.append(f"{called(row)} ({scale.signed(row.delta)}{share})")
-            of_what = ""
-        parts += [f"{', '.join(told)} {direction}"] if told else []
-    return f"{change}: {'; '.join(parts) or 'no function stands out'}."
-
-
-def _shares(own: Explanation) -> bool:
+def has_shares(own: Explanation) -> bool:
     """Whether the sum is more than a rest of rows that cancel, whose shares would say nothing."""
     return all(row.share is not None and abs(row.share) <= _CANCELS for row in own.functions)
 
@@ -254,24 +224,26 @@ def _ranking(own: Explanation) -> Iterator[_Row]:
         yield _BYTES, None, (strings.old, strings.new, strings.delta, None, None), none
 
 
-def _functions(own: Explanation) -> Iterator[Line]:
-    scale, table = Scale.of(own), []
+def function_cells(own: Explanation) -> Iterator[tuple[str, str | None, int, Sequence[str]]]:
+    """Of each row name, status and difference, and the cells that stand between name and status."""
+    scale = Scale.of(own)
     for name, status, (old, new, delta, _, without), calls in _ranking(own):
-        if name == _BYTES and max(old or 0, new or 0) < scale.least:
-            continue
+        if name != _BYTES or max(old or 0, new or 0) >= scale.least:
+            both = (ABSENT if n is None and status else scale.fixed(n or 0) for n in (old, new))
+            often = (ABSENT if each is None else scale.each(each) for each in calls)
+            size = scale.signed(delta or 0)
+            yield name, status, delta or 0, (*both, size, counts.times(without), *often)
+
+
+def _functions(own: Explanation) -> Iterator[Line]:
+    table = []
+    for name, status, _, cells in function_cells(own):
         if status is None:
             tone = Tone.FAINT if name == _BYTES else Tone.BOLD
         else:
             tone = Tone.PLAIN if status == Presence.BOTH else Tone.WARN
-        cells = (
-            short(name, _NAME_WIDTH),
-            *(ABSENT if n is None and status else scale.fixed(n or 0) for n in (old, new)),
-            scale.signed(delta or 0),
-            counts.times(without),
-            *(ABSENT if each is None else scale.each(each) for each in calls),
-            status or "",
-        )
-        table.append([Span(cell, tone) for cell in cells])
+        words = (short(name, _NAME_WIDTH), *cells, status or "")
+        table.append([Span(cell, tone) for cell in words])
     heads = ("function", "old", "new", "delta", "x without", "calls old", "calls new", "status")
     columns = [
         Column(head, cells, right=head in heads[1:-1])
@@ -345,7 +317,7 @@ def _show_calls(
     rows.append((whole, "sum", Tone.BOLD))
     table = []
     for delta, text, tone in rows:
-        share = f"{round(100 * delta / whole)} %" if whole and _shares(explanation) else "-"
+        share = f"{round(100 * delta / whole)} %" if whole and has_shares(explanation) else "-"
         table.append([Span(cell, tone) for cell in (scale.signed(delta), share, text)])
     lines += table_of(("delta", "share", "cause"), table, right=("delta", "share"))
     found_branches = branches(difference.root, causes)

@@ -14,7 +14,7 @@ from typing import Any
 
 from kdelta.analysis.audit import FactCheck
 from kdelta.analysis.claims import Claim, Headline, Tag
-from kdelta.analysis.explanation import Presence
+from kdelta.analysis.explanation import shortened as shortened_to
 from kdelta.errors import SpecError
 from kdelta.export import file_name
 from kdelta.ladder.counts import LOW_SHARE
@@ -25,7 +25,7 @@ from kdelta.metric import number, plural
 from kdelta.printable import printable
 from kdelta.procfs import compiler_short
 from kdelta.rendering import sentences
-from kdelta.rendering.explain import more, option_sentences, renamed
+from kdelta.rendering.explain import function_cells, option_sentences, renamed
 from kdelta.rendering.sentences import TRUST, change, effort
 from kdelta.rendering.times import counted, level, scale
 from kdelta.table import counts
@@ -33,7 +33,6 @@ from kdelta.table.columns import (
     ABSENT,
     Column,
     crossed_by,
-    figure,
     filled,
     plain,
     shell_lines,
@@ -52,7 +51,6 @@ _FUNCTIONS = 8  # of the mechanism
 _SMALL = 0.005  # share of the difference below which a function is one of the others
 _NAME = 32
 OTHERS = 5  # scenarios beside that of the headline: a mail is of one finding
-_PRESENCE = {Presence.NEW: " (new)", Presence.VANISHED: " (gone)", Presence.BOTH: ""}
 _PERF = "perf stat -e instructions:k,instructions:u"
 
 
@@ -127,32 +125,21 @@ def _mechanism(found: Claim) -> Iterator[str]:
         reasons = "; ".join(explained.comparison.reasons)
         yield from wrapped(f"No function can be named: {reasons}.", "  ")
         return
-    scale_by = explained.operations
     least = _SMALL * abs(explained.delta or 0)
-    shown = [row for row in explained.functions if abs(row.delta) > least][:_FUNCTIONS]
-    rest = explained.functions[len(shown) :]
-    rows = [(short(r.function, _NAME), r.old, r.new, r.delta, _PRESENCE[r.status]) for r in shown]
-    if rest:
-        old, new = (sum(getattr(r, side) or 0 for r in rest) for side in ("old", "new"))
-        rows.append((f"{len(rest)} others", old, new, new - old, ""))
-    rows.append(("sum", explained.old_value, explained.new_value, explained.delta or 0, ""))
-
-    def counts(name: str, values: Iterable[int | None]) -> Column:
-        cells = (figure(None if count is None else count / scale_by) for count in values)
-        return Column(short(name, 12), cells, right=True)
-
+    telling = sum(abs(row.delta) > least for row in explained.functions)
+    shown = shortened_to(explained, min(telling, _FUNCTIONS))
+    rows = [
+        (short(name, _NAME), *cells[:3], status or "")
+        for name, status, _, cells in function_cells(shown)
+    ]
+    heads = ("function", *(short(own, 12) for own in (explained.old, explained.new)))
+    heads += (f"per {explained.operation}", "")
+    columns = zip(heads, zip(*rows, strict=True), strict=True)
     yield ""
-    yield from indented(
-        [
-            Column("function", (row[0] for row in rows)),
-            counts(explained.old, (row[1] for row in rows)),
-            counts(explained.new, (row[2] for row in rows)),
-            Column(f"per {explained.operation}", (more(r[3] / scale_by) + r[4] for r in rows)),
-        ]
-    )
+    yield from indented([Column(h, own, right=h in heads[1:4]) for h, own in columns])
     apart = found.headline.step.comparison.differences if found.headline else ()
     differ = f"The two builds also differ in what is no commit: {', '.join(apart)}."
-    same = renamed(shown)
+    same = renamed(shown.functions)
     for text in (*option_sentences(explained), same, differ if apart else ""):
         if text:
             yield from ("", *wrapped(text, "  "))

@@ -56,15 +56,17 @@ _MOVED = ", which may be code that moved."
 
 
 def difference_sentences(
-    found: Explanation, calls: CallDifference | None, work: WorkExplanation | None
+    found: Explanation, calls: CallDifference | None = None, work: WorkExplanation | None = None
 ) -> list[str]:
     """Three to six sentences; none where nothing is claimed.
 
     calls, work: of a run that has them.
     """
-    if found.refused or not found.delta:
+    if found.refused or found.delta is None:
         return []
     scale = Scale.of(found)
+    if not found.delta:
+        return [_net(found, scale)]
     why = _why(found, calls, scale)
     if why.endswith(_MOVED):
         why = f"{why[:-1]}: a run with --probe calls tells."
@@ -83,6 +85,8 @@ def difference_sentences(
 def _net(found: Explanation, scale: Scale) -> str:
     old, new = found.old_value or 0, found.new_value or 0
     head = f"Per {found.operation or 'operation'}, {scale.plain(new)} instructions are executed"
+    if new == old:
+        return f"{head}, as many as before."
     if abs(new - old) < scale.least:
         way = "more" if new > old else "fewer"
         return f"{head}, {scale.each(abs(new - old))} {way} than before."

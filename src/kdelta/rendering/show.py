@@ -10,7 +10,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from kdelta.analysis.findings import (
-    FigureCell,
     FigureTable,
     HitsCell,
     HitsRow,
@@ -22,12 +21,12 @@ from kdelta.analysis.findings import (
 )
 from kdelta.errors import SpecError
 from kdelta.ladder.counts import Measure
-from kdelta.ladder.ladders import Ladder, Rung
+from kdelta.ladder.ladders import Ladder, LadderStep, Rung
 from kdelta.metric import number, plural
 from kdelta.probes.calls import PathNode
 from kdelta.procfs import compiler_short
 from kdelta.rendering import times
-from kdelta.rendering.formats import COUNTED, Cell, View, picked
+from kdelta.rendering.formats import COUNTED, Cell, View, json_fields, picked
 from kdelta.sample import TOTAL, Instrument
 from kdelta.table import counts
 from kdelta.table.columns import (
@@ -125,7 +124,7 @@ def _kernels(rungs: Sequence[Rung[Any]], subjects: Mapping[str, str]) -> Iterato
             yield (Span(headline(f"{name}: {subjects[rung.label]}", _SUBJECT)),)
 
 
-def document(report: Report[Any]) -> tuple[str, object]:
+def document(report: Report[Any]) -> tuple[str, dict[str, Any]]:
     """See formats.View."""
     kind, data, _, _ = _FIELDS[report.record.instrument]
     return kind, {
@@ -198,11 +197,21 @@ def _ladder_data(ladder: Ladder[Measure]) -> dict[str, Any]:
             )
             for rung in ladder.rungs
         ],
-        steps=[
-            picked(s, _STEP_FIELDS, comparison=picked(s.comparison, COUNTED)) for s in ladder.steps
-        ],
+        steps=[*map(_step_data, ladder.steps)],
         machines=[picked(machine, ("environment", "arms")) for machine in ladder.machines],
     )
+
+
+def _step_data(step: LadderStep) -> dict[str, Any]:
+    return picked(step, _STEP_FIELDS, comparison=picked(step.comparison, COUNTED))
+
+
+def answer(
+    kind: str, told: Sequence[str], scenario: str = "", step: LadderStep | None = None, **own: Any
+) -> dict[str, Any]:
+    """What `why` and `ask` answer, as JSON.  step: between the two kernels that were asked for."""
+    asked = {"sentences": told, "scenario": scenario, "step": step and _step_data(step)}
+    return json_fields(kind, asked | own)
 
 
 def _count_rows(report: Report[Measure]) -> Iterator[tuple[Cell, ...]]:
@@ -377,15 +386,12 @@ def _figure_group(group: Sequence[FigureTable]) -> Iterator[Line]:
     columns = []
     for at, row in enumerate(group[0].rows):
         cells = [cell for table in group for cell in table.rows[at].cells]
-        columns.append(Column(short(row.name, 40), map(_figure_value, cells), right=True))
+        shown = (ABSENT if one.value is None else _metric_number(one.value) for one in cells)
+        columns.append(Column(short(row.name, 40), shown, right=True))
     if columns:
         yield from tables_that_fit(names, columns)
     for text in _absences(group):
         yield from paragraph(f"absent: {text}", Tone.FAINT)
-
-
-def _figure_value(cell: FigureCell) -> Span:
-    return Span(ABSENT, Tone.FAINT) if cell.value is None else Span(_metric_number(cell.value))
 
 
 def _absences(tables: Sequence[MetricTable | FigureTable]) -> Iterator[str]:
@@ -595,9 +601,9 @@ def _survey_step(change: SurveyStep) -> Iterator[Line]:
     if change.hit:
         head += f"; layouts hit: {change.hit[0]} -> {change.hit[1]}"
     yield from paragraph(head, tone)
-    from kdelta.rendering.explain import sentence  # only where a table has a step
+    from kdelta.rendering.sentences import difference_sentences  # only where a table has a step
 
-    yield from paragraph(sentence(explanation), indent="  ")
+    yield from paragraph(" ".join(difference_sentences(explanation)), indent="  ")
 
 
 _WIDEST = 46

@@ -19,7 +19,7 @@ from urllib.parse import quote
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from kdelta.analysis.calls import CallExplanation
-from kdelta.analysis.explanation import TOP, Explanation, FunctionDelta, Rest, shortened
+from kdelta.analysis.explanation import TOP, Explanation, shortened
 from kdelta.analysis.lab import (
     FunctionHistory,
     HistoryPoint,
@@ -447,16 +447,9 @@ class _Site:
     def _step(self, step: LabStep) -> _Page:
         own = shortened(step.explanation, TOP)
         rows = [
-            {
-                "name": row.function,
-                "href": f"../{_function(row.function)}" if row.function in self._functions else "",
-                **_sides(row, own.operations),
-            }
-            for row in own.functions
+            (name, f"../{_function(name)}" * (name in self._functions), delta, cells[:4])
+            for name, _, delta, cells in explain.function_cells(own)
         ]
-        if own.rest and own.rest.count:
-            name = plural(own.rest.count, "other function")
-            rows.append({"name": name, "href": "", **_sides(own.rest, own.operations)})
         detail = self._details(step)
         beside = _step_context(own, detail)
         data = _step_document(step, detail, beside)
@@ -548,12 +541,6 @@ def _function(name: str) -> str:
 def _step(step: LabStep) -> str:
     own = step.explanation
     return f"step/{slug(step.name, own.old, own.new, own.phase)}.html"
-
-
-def _sides(row: FunctionDelta | Rest, operations: int) -> dict[str, Any]:
-    old, new = (None if each is None else each / operations for each in (row.old, row.new))
-    size = explain.more(row.delta / operations)
-    return {"old": _figure(old), "new": _figure(new), "delta": row.delta, "change": size}
 
 
 def _figure(value: float | None) -> str:

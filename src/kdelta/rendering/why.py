@@ -9,10 +9,10 @@ from typing import Any
 from kdelta.analysis.claims import Claim
 from kdelta.analysis.explanation import USER, Explanation, base_name, explain
 from kdelta.check.interval import Undone
-from kdelta.ladder.ladders import Ladder, Rung
+from kdelta.ladder.ladders import Ladder, LadderStep, Rung
 from kdelta.metric import plural
 from kdelta.printable import few
-from kdelta.rendering import sentences
+from kdelta.rendering import sentences, show
 from kdelta.rendering.explain import more, option_sentences
 from kdelta.sample import TOTAL
 from kdelta.table import counts
@@ -27,7 +27,7 @@ from kdelta.table.columns import (
     short,
 )
 from kdelta.table.ladders import tables
-from kdelta.verdict.comparison import Comparison, Verdict
+from kdelta.verdict.comparison import Verdict
 from kdelta.workload import Workload, is_file
 
 _PAIR = 2  # kernels; of more some lie between the two that were asked for
@@ -67,6 +67,23 @@ def lines(
         yield from paragraph(f"warning: {text}", Tone.BAD)
     for text in filter(None, (newer, *_open_ends(found, both, opened))):
         yield from ((), *paragraph(text))
+
+
+def fields(
+    found: Claim, opened: Explanation | None, workloads: Mapping[str, Workload], **own: Any
+) -> dict[str, Any]:
+    """The same as JSON, with what else is known."""
+    ladder, both = found.report.ladders[0], whole(found)
+    told = (*_beside(found, opened), *found.report.debugging, *_open_ends(found, both, opened))
+    ends = [rung for rung in ladder.rungs if both and rung.label in (both.old, both.new)]
+    return show.answer(
+        "why",
+        [_answer(found, both, workloads), *filter(None, told)],
+        ladder.reference,
+        LadderStep.of(ends[0], ends[1], both.comparison) if both else None,
+        **own,
+        **show.document(found.report)[1],
+    )
 
 
 def left_open(ladder: Ladder[Any]) -> list[Rung[Any]]:
@@ -112,9 +129,10 @@ def _answer(found: Claim, both: Explanation | None, workloads: Mapping[str, Work
     old, new = (rung.total for rung in ladder.rungs if rung.total and rung.label in ends)
     was, now = (counts.value(each, 1.0).text for each in (old, new))
     size = counts.times(new.per_operation / old.per_operation, percent)
+    how = crossed_by([judged]) if judged.verdict is Verdict.UNDECIDED else ""
     within = f", within {percent:g} %" * (judged.verdict is Verdict.SAME) + judged.hidden
     return (
-        f"{_ANSWERS[judged.verdict]}{_since(judged)}:"
+        f"{_ANSWERS[judged.verdict]}{f', since the two were built {how}' * bool(how)}:"
         f" {sentences.subject(ladder, ladder.point, workloads)} takes {now} instructions per"
         f" {both.operation} on {both.new}, {was} on {both.old}: {size}{within}."
     )
@@ -153,12 +171,6 @@ def _told_step(rung: Rung[Any], percent: float) -> str:
         return ""
     size = f" {counts.times(judged.ratio, percent)}" if judged.verdict.is_step else ""
     return f"{rung.previous} -> {rung.label}{size}" + f" ({judged.within})" * bool(judged.within)
-
-
-def _since(judged: Comparison) -> str:
-    """Why a change is undecided, where the builds are why."""
-    how = crossed_by([judged]) if judged.verdict is Verdict.UNDECIDED else ""
-    return f", since the two were built {how}" * bool(how)
 
 
 def commit_lines(
