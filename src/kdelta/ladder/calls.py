@@ -38,17 +38,7 @@ T = TypeVar("T")
 Arm = Sequence[Sequence[PhaseCounts]]  # of its trials
 FAULTS = "page faults"
 _RCU, _WOKEN = "RCU", "tasks of others"
-# Searches -> functions, whether their calls or their instructions tell, how many instructions each
-# may stand for, and why another kernel has others.
-_SEARCHES = {
-    "parts of paths": (
-        ("lookup_fast",), "calls", 2000, "a link, such as those of /sys, may lead elsewhere on it"
-    ),
-    "keys": (
-        ("assoc_array_find", "assoc_array_subtree_iterate", "assoc_array_walk"), "insns", 10,
-        "a keyring orders its keys by an address of the kernel's image",
-    ),
-}  # fmt: skip
+LOOKUP, _LOOKUP = "lookup_fast", 2000  # of a part of a path; instructions of one at most
 _LIMITS = ("setrlimit argument 1", "prlimit64 argument 2")
 # RLIMIT_CPU is the lowest number of all, and RLIMIT_RTTIME the highest.
 _LIMIT_OF_CPU, _LIMIT_OF_REAL_TIME = 0, 15
@@ -149,15 +139,6 @@ def weighed_by_work_left(found: Comparison, old: CountReading, new: CountReading
     )
 
 
-def searched(rows: Sequence[FunctionCount]) -> dict[str, int]:
-    """How much a window searches for what lies elsewhere on another kernel, by what that is."""
-    each = {
-        name: sum(getattr(row, field) for row in rows if row.function in functions)
-        for name, (functions, field, *_) in _SEARCHES.items()
-    }
-    return {name: times for name, times in each.items() if times}
-
-
 def program_apart(
     found: Comparison, old: CountReading, new: CountReading, step_percent: float
 ) -> Iterator[str]:
@@ -186,11 +167,12 @@ def program_apart(
             "other tasks of the program's own do other work in the kernel outside the windows"
             f" ({was:,} -> {now:,} instructions a window), which is not counted: it may have moved"
         )
-    for name, (_, field, each, why) in _SEARCHES.items():
-        was, now = (side.searched.get(name, 0) for side in (old, new))
-        open_ = was and now and abs(now - was) * each > step
-        if open_ and found.verdict is not Verdict.UNDECIDED:
-            yield f"a window searches other {name} ({field} {was:,} -> {now:,}): {why}"
+    was, now = old.looked_up, new.looked_up
+    if was and now and abs(now - was) * _LOOKUP > step and found.verdict is not Verdict.UNDECIDED:
+        yield (
+            f"its paths have other parts, {was} looked up a window and {now}: a link, such as those"
+            " of /sys, may lead elsewhere on this kernel"
+        )
     touched = 100 * apart > step_percent * max(old.faults, new.faults)
     if touched and apart * _FAULT_LEAST > step and found.verdict is not Verdict.UNDECIDED:
         yield (

@@ -392,7 +392,7 @@ def _phase_measure(used: Sequence[TrialRecord], per_trial: Sequence[PhaseCounts]
         behind=(min(behind), max(behind)),
         program=(min(users), max(users)) if outside else None,
         faults=max((row.calls for row in rows if row.function in calls.FAULT), default=0),
-        searched=calls.searched(rows),
+        looked_up=sum(row.calls for row in rows if row.function == calls.LOOKUP),
         handled=sum(row.bytes for row in rows),
         spent=counts.spent,
         places=calls.places(
@@ -442,7 +442,7 @@ def _total(phases: Sequence[Measure], per_trial: Sequence[int]) -> Measure:
         if programs
         else None,
         faults=sum(measure.faults for measure in phases),
-        searched=dict(sum((Counter(measure.searched) for measure in phases), Counter())),
+        looked_up=sum(measure.looked_up for measure in phases),
         handled=sum(measure.handled for measure in phases),
         places={length: own for one in phases for length, own in one.places.items()}
         | {"": _joined(phases)},

@@ -85,11 +85,11 @@ class CountReading:
     program that nobody has looked at: chance may have any part in it.  moved_by: each part of the
     seed, and how far it moves the value, as a share; () where that was not tried.  rare: lengths of
     windows beside the common one, by phase.  left: requests to others, by who does the work, which
-    is not counted.  searched: what depends on where things lie (ladder.calls.searched).  Of a
-    program that nobody has looked at: program, the least and the most, over the trials, that
-    are its own in user space; faults, of pages; behind, the least and the most that its other
-    tasks executed of the kernel outside the windows; places, of windows of each length ("": the
-    common one) and of each seed the instructions of the kernel by call and place.
+    is not counted.  looked_up: parts of paths.  Of a program that nobody has looked at: program,
+    the least and the most, over the trials, that are its own in user space; faults, of pages;
+    behind, the least and the most that its other tasks executed of the kernel outside the windows;
+    places, of windows of each length ("": the common one) and of each seed the instructions of the
+    kernel by call and place.
     """
 
     value: int
@@ -103,7 +103,7 @@ class CountReading:
     unvaried: bool = False
     program: tuple[int, int] | None = None
     faults: int = 0
-    searched: dict[str, int] = field(default_factory=dict, hash=False)
+    looked_up: int = 0
     moved_by: tuple[tuple[str, float], ...] = ()
     rare: tuple[Rare, ...] = ()
     left: dict[str, int] = field(default_factory=dict, hash=False)
