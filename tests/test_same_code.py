@@ -68,6 +68,10 @@ def ran(
         # What it calls is other code, so it may be asked otherwise.
         ({"a": (10, 1, {"b": 1}), "b": (9, 1, {})}, {"a": (30, 1, {"b": 5}), "b": (45, 5, {})},
          {"b": "b"}, {}),
+        # What it calls as often is other code: no reason for more rounds.
+        ({"a": (50, 1, {"b": 1, "c": 4}), "b": (9, 1, {}), "c": (40, 4, {})},
+         {"a": (90, 1, {"b": 1, "c": 8}), "b": (12, 1, {}), "c": (80, 8, {})},
+         {"b": "b"}, {"a": 40, "c": 40}),
         # Half of the calls come from other code.
         ({"a": (10, 1, {"b": 1}), "c": (10, 1, {"b": 1}), "b": (20, 2, {})},
          {"a": (12, 1, {"b": 2}), "c": (12, 1, {"b": 2}), "b": (40, 4, {})},
@@ -105,6 +109,7 @@ def test_what_the_same_code_does_on_other_data(
     ("ratio", "more", "verdict", "words"),
     [
         (1.5, 0.5, Verdict.UNDECIDED, "the same code on other data makes "),
+        (1.5, 0.3, Verdict.UNDECIDED, "the same code on other data makes "),  # most of it
         (1.5, 0.2, Verdict.REGRESSION, "the same code on other data makes "),
         (1.5, 0.0005, Verdict.REGRESSION, ""),
         (1.5, -0.2, Verdict.REGRESSION, "the same code on other data makes "),
@@ -136,22 +141,25 @@ def test_a_step_stands_without_other_data_or_not_at_all(
     assert "other data" not in compare_arms(method, *arms_unread).reasons[0]
 
 
-def test_code_that_ran_is_known_but_for_where_fields_lie(
+def test_code_that_ran_is_known_but_for_where_data_lies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, base = tmp_path / "vmlinux", kernel_image.BASE
-    table = Symbols([base, base + 16], ["scan", "leaf"])
+    table = Symbols([base, base + 32], ["scan", "leaf"])
     monkeypatch.setattr("kdelta.run.executed_code.load_symbols", lambda *_: table)
     found = {}
     for field in (b"\x10", b"\x18"):
-        # cs call leaf; call *%rax; mov FIELD(%rdi),%rax; ret; leaf: ret
-        code = b"\x2e\xe8\x0a\0\0\0" + b"\xff\xd0" + b"\x48\x8b\x47" + field + b"\xc3"
-        path.write_bytes(kernel_image.kernel([("T", "scan", code), ("T", "leaf", b"\xc3")]))
+        # nopl FIELD(%rax); cs call leaf; call *%rax; mov FIELD(%rdi),%rax; mov $TEXT,%rdi; ret
+        text = (base + 32 + field[0] & 0xFFFFFFFF).to_bytes(4, "little")
+        code = b"\x0f\x1f\x40" + field + b"\x2e\xe8\x16\0\0\0" + b"\xff\xd0"
+        code += b"\x48\x8b\x47" + field + b"\x48\xc7\xc7" + text + b"\xc3"
+        leaf = b"\xc3" + bytes(31)
+        path.write_bytes(kernel_image.kernel([("T", "scan", code), ("T", "leaf", leaf)]))
         kernel = Kernel(reference="6.1", release="6.1", arch="amd64", image=path, image_sha256="")
         raw = counts_stream.write(
             tmp_path / "counts.bin", counts_stream.HEADER, counts_stream.ARMED,
-            counts_stream.code(1, base, base + 6, base + 8),
-            counts_stream.encodings(1, code[:6], code[6:8], code[8:12]),
+            counts_stream.code(1, base + 4, base + 10, base + 12),
+            counts_stream.encodings(1, code[4:10], code[10:12], code[12:16]),
             counts_stream.bare([(1, 3)], 0, 9, phase=1), counts_stream.END,
         )  # fmt: skip
         folder = tmp_path / "trials" / "0000"

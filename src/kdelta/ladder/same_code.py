@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What of a step is the same code on other data: a longer table, a deeper tree, a fuller chunk.
 
-A function is of the same code when its instructions are, and those of all that it calls by name.
+A function is of the same code when its instructions are, and those of all that it calls by name
+more often or less.
 Entered as often on both kernels, it executes other numbers of instructions only by its data.  What
 it calls more or less often for that is its data's, too: of the same code all of it, of other code
 as many entries more, at the least that one takes on either kernel.
@@ -13,11 +14,11 @@ tables of nearly one length, and code that changed what it does seldom makes man
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from kdelta.ladder.calls import left_open
-from kdelta.sample import TrialRecord, TrialResult
+from kdelta.sample import CodeRan, TrialRecord, TrialResult
 from kdelta.verdict.comparison import Comparison, CountReading, Verdict
 
 _PASSES = 20  # so deep are calls followed
@@ -103,10 +104,16 @@ def _same(*sides: TrialResult) -> set[str]:
         name
         for name in same
         for code in codes
-        if name in code and not {*code[name].calls} - {""} <= same
+        if name in code and any(callee not in same for callee in _moved(codes, name))
     }:
         same -= other
     return same
+
+
+def _moved(codes: Sequence[Mapping[str, CodeRan]], name: str) -> set[str]:
+    """What a function calls more or less often: what else it calls explains no further rounds."""
+    calls = [dict(code[name].calls) if name in code else {} for code in codes]
+    return {one for one in {*calls[0], *calls[1]} - {""} if calls[0].get(one) != calls[1].get(one)}
 
 
 def weighed_by_data(
@@ -136,7 +143,8 @@ def weighed_by_data(
     named = ", ".join(f"{name}() {rows[name] / operations:+,.1f}" for name in largest)
     told = f"the same code on other data makes {more:+,.1f} of {whole:+,.1f} ({named})"
     rest = whole - more
-    if (abs(rest) > step) is not found.verdict.is_step or rest * whole < 0:
+    mostly = abs(more) > max(step, abs(rest))
+    if mostly or (abs(rest) > step) is not found.verdict.is_step or rest * whole < 0:
         return left_open(
             found,
             f"{told}, such as a longer table or a fuller chunk, which may be no change of the"

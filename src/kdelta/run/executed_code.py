@@ -33,8 +33,13 @@ _MOST_BYTES = 64 << 20
 _OptionCodes = dict[str, dict[str, CodeOfOption] | None]
 _Digests = dict[str, str | None]
 T = TypeVar("T")
-# Where a field lies in a structure: "0x10(%rax)", "[x0, #16]".
-_FIELD = re.compile(r"-?0x[0-9a-f]+(?=\((?!%rip))|(?<=, )#-?(?:0x)?[0-9a-f]+(?=\])")
+_NO_OP = re.compile(r"(?:cs |data16 )*nop|endbr|xchg %ax,%ax")
+# Where a field lies in a structure: "0x10(%rax)", "[x0, #16]".  And where data without a name does,
+# as texts and what UBSAN tells: "$jiffies+0x7a8".
+_FIELD = re.compile(
+    r"-?0x[0-9a-f]+(?=\((?!%rip))|(?<=, )#-?(?:0x)?[0-9a-f]+(?=\])"
+    r"|\$[A-Za-z_][\w.]*\+0x[0-9a-f]+"
+)
 
 
 def in_question(kernels: Sequence[Kernel | KdeltaError]) -> frozenset[str]:
@@ -147,7 +152,7 @@ def with_code(trial: TrialRecord, result: TrialResult, kernel: Kernel, folder: P
     if not trial.outside or kernel.arch == "riscv64":  # see probes.work.target
         return result
     try:
-        codes = _learned(kernel, names, _Digests, _digests, "code 2")
+        codes = _learned(kernel, names, _Digests, _digests, "code 4")
         table = load_symbols(files.digest_of(kernel.image), str)
         windows = artifacts.typical_windows(folder, trial.index, result)
     except KdeltaError:
@@ -172,10 +177,13 @@ def with_code(trial: TrialRecord, result: TrialResult, kernel: Kernel, folder: P
 
 
 def _digests(image: Image, names: frozenset[str]) -> _Digests:
-    """Of the instructions of all functions of a name, but for where fields lie in structures."""
+    """Of the instructions of all functions of a name, but for no-ops (an entry has another one
+    where nothing calls by pointer), and for where fields lie in structures.
+    """
     found: _Digests = dict.fromkeys(names)
     for name, own in image.codes(sorted(names)).items():
         if not isinstance(own, str):
             lines = (_FIELD.sub("", line) for code in own for line in ("", *code.normal))
+            lines = (line for line in lines if not _NO_OP.match(line))
             found[name] = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
     return found
