@@ -129,6 +129,10 @@ def test_what_cannot_run_is_refused_in_a_sentence_before_any_boot(
         other = name.encode().ljust(len(loader), b"\0")
         refused(patched(tmp_path, (loader, other)), f"its interpreter {name} is no loader here")
     refused(patched(tmp_path, (_TRUE.read_bytes(), b"\x7fELF")), "it is no program")
+    table = _TRUE.read_bytes()[32:48]  # where the headers lie
+    refused(
+        patched(tmp_path, (table, table[:8] + b"\xff" * 7 + b"\x7f")), "ELF structure is damaged"
+    )
     refused(patched(tmp_path, (_TRUE.read_bytes()[52:58], b"@\0008\0\xff\xff")), "more segments")
 
 

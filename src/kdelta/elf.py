@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import mmap
 import struct
@@ -40,7 +41,9 @@ def opened(stream: IO[bytes] | mmap.mmap | bytes) -> Iterator[ELFFile]:
         yield _bounded(ELFFile(source))
     except BadElf:
         raise
-    except (ELFError, ConstructError, *plain) as error:  # what it raises at garbage
+    except (ELFError, ConstructError, OSError, *plain) as error:  # what it raises at garbage
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # of a place beyond a file
+            raise
         raise BadElf(f"its ELF structure is damaged: {error}") from error
 
 

@@ -23,7 +23,7 @@ from kdelta import files, workload
 from kdelta.check.page import Direction
 from kdelta.errors import SpecError
 from kdelta.imports.formats import ROBOT_HEAD, ROBOT_ROW
-from kdelta.printable import known, printable
+from kdelta.printable import known, printable, quoted
 from kdelta.source import git
 from kdelta.source.tree_reference import PREFIX, parse
 from kdelta.study import plan
@@ -303,6 +303,11 @@ def chosen(report: RobotReport, metric: str) -> RobotRow:
             f"the table has no row {metric}", place=report.place, action=known(metric, named)
         )
     own, subject = report.own, report.subject.split()
+    absent = [word for word in subject if word.startswith(f"{report.suite}.") and word not in named]
+    if absent:
+        cause = f"its Subject names {quoted(absent[0], 80)}, of which the table has no row"
+        action = f"name the row with --metric NAME, or {_WHOLE_MAIL}"
+        raise SpecError(cause, place=report.place, action=action)
     found = [r for r in own if r.metric in subject] or [row for row in own if row.better]
     if len(found) != 1:
         names = ", ".join(row.metric for row in (found or own)[:8]) or "none of the suite"

@@ -162,7 +162,8 @@ class Make:
         if self.confined:
             objects /= STRANGERS
             objects.mkdir(exist_ok=True)
-        kept = {key: os.environ[key] for key in ("PATH", "HOME", "TMPDIR") if key in os.environ}
+        kept = {key: os.environ[key] for key in ("PATH", "TMPDIR") if key in os.environ}
+        kept["HOME"] = str(objects)  # where a shim of rustc would write its settings
         ccache = {"CCACHE_DIR": str(objects), "CCACHE_MAXSIZE": "4G", "CCACHE_NOHASHDIR": "1"}
         settings = kept | ccache | PINNED
         told = (f"{key}={value}" for key, value in settings.items())
