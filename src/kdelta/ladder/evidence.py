@@ -145,13 +145,15 @@ def _mend(old: KernelIdentity, new: KernelIdentity, scenario: str, *, apart: boo
     ways = {f"build both {'alike' if apart else 'by one'} ({slow})": sources}
     if not apart:
         ways = {"take packages of one compiler, where the archive has them": references, **ways}
+    own_words = [{*kernel.reference.split("+")} for kernel in (old, new)]
     runs = [
         f"{what}: `{shlex.join(['kdelta', 'run', scenario, '--kernels', ','.join(names)])}`"
         for what, names in ways.items()
         if all(names) and len(set(names)) > 1
+        if [{*name.split("+")} for name in names] != own_words  # as they are already
     ]
     what = "configuration" if apart else "compiler"
-    told = "; or ".join(runs) or f"build both with one {what}, and compare those"
+    told = "; or ".join(runs) or f"build both with one {what} (+fragment=FILE), and compare those"
     return f"To decide, {told}"
 
 
