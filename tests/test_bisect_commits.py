@@ -121,7 +121,7 @@ def search(
     maker.history = history
     news: list[News] = []
     instrument = PointCounting(journal, maker.measure)
-    commits = CommitBisection(journal, history, maker.build, instrument, news.append)
+    commits = CommitBisection(journal, instrument, news.append, history, maker.build)
     return Search(journal=journal, shop=maker, verdict=commits.run(), news=news)
 
 

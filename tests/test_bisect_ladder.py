@@ -38,7 +38,7 @@ def searched(root: Path, values: Values) -> tuple[BisectionResult, journals.Jour
 
 def ladder(own: journals.Journal, bench: Bench) -> ReleaseBisection:
     counting = PointCounting(own, bench.measure)
-    return ReleaseBisection(own, counting, bench.resolve, bench.tell)
+    return ReleaseBisection(own, counting, bench.tell, bench.resolve)
 
 
 def pair(found: BisectionResult) -> tuple[str, str]:
@@ -178,7 +178,7 @@ def test_a_kill_at_any_point_costs_one_measurement(tmp_path: Path, survived: int
         return bench.measure(kernel, trial, folder)
 
     with pytest.raises(Killed):
-        ReleaseBisection(own, PointCounting(own, measure), bench.resolve, bench.tell).run()
+        ReleaseBisection(own, PointCounting(own, measure), bench.tell, bench.resolve).run()
     again = journals.find(tmp_path / "killed", question())
     assert again is not None
     result = ladder(again, bench).run()

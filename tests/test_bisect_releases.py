@@ -224,7 +224,7 @@ def finished(tmp_path: Path) -> Callable[..., str]:
         known = {f"k{at}": value for at, value in enumerate(values)}
         bench = Bench(known)
         own = journal(tmp_path / "runs", list(known), replace(question(), study=study))
-        search = ReleaseBisection(own, PointCounting(own, bench.measure), bench.resolve, tell)
+        search = ReleaseBisection(own, PointCounting(own, bench.measure), tell, bench.resolve)
         wanted = Asked(
             study=study, phase="total", runs=tmp_path / "runs", wanted_qemu="", again=False,
             fresh=False, as_json=as_json, top=3,

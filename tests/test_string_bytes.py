@@ -106,7 +106,7 @@ def test_a_survey_marks_it_and_lists_it() -> None:
 def test_a_bisection_does_not_begin_without_a_sign(tmp_path: Path) -> None:
     values = {"old": LENT, "new": COPIED}
     own, bench = journal(tmp_path, list(values)), Bench(values)
-    search = ReleaseBisection(own, PointCounting(own, bench.measure), bench.resolve, bench.tell)
+    search = ReleaseBisection(own, PointCounting(own, bench.measure), bench.tell, bench.resolve)
     found = search.run()
     assert found.ending is Ending.UNDECIDED
     assert WHY in found.reasons[0]
@@ -116,7 +116,7 @@ def test_a_point_that_copies_by_other_instructions_is_like_no_end(tmp_path: Path
     values = {"old": OLD, "mid": handling(NEW, 4096 * PAGES), "new": NEW}
     own, bench = journal(tmp_path, list(values)), Bench(values)
     found = ReleaseBisection(
-        own, PointCounting(own, bench.measure), bench.resolve, bench.tell
+        own, PointCounting(own, bench.measure), bench.tell, bench.resolve
     ).run()
     step = own.steps["mid"]
     assert step.mark is Mark.SKIP

@@ -38,13 +38,13 @@ class News:
 Tell = Callable[[News], None]
 
 
+@dataclass(slots=True)
 class Bisection(ABC):
     """What bisections of releases and of commits share."""
 
-    def __init__(self, journal: Journal, instrument: evidence.PointCounting, tell: Tell) -> None:
-        self.journal = journal
-        self.instrument = instrument
-        self._tell = tell
+    journal: Journal
+    instrument: evidence.PointCounting
+    tell: Tell
 
     def run(self) -> evidence.BisectionResult:
         """Go on to the end.  Raises InfraError when this machine is at fault; call it again."""
@@ -66,38 +66,31 @@ class Bisection(ABC):
 
     def _visit(self, point: Point, left: int) -> BisectStep:
         """Measure a point, keep its step, and tell it.  left: measurements, this one included."""
-        self._tell(News(point=point, left=left))
+        self.tell(News(point=point, left=left))
         step = self._measured(point)
         self.journal.add(step)
         seen = self.instrument.findings()
         value = seen.value(point) if step.trials or step.same_as else None
         left = max(0, left - 1)
-        self._tell(News(point=point, left=left, step=step, value=value, unit=seen.unit()))
+        self.tell(News(point=point, left=left, step=step, value=value, unit=seen.unit()))
         return step
 
 
+@dataclass(slots=True)
 class ReleaseBisection(Bisection):
-    """Measures release after release, until two neighbours are left."""
+    """Measures release after release, until two neighbours are left.
 
-    def __init__(
-        self,
-        journal: Journal,
-        instrument: evidence.PointCounting,
-        resolve: Callable[[Point], Kernel],
-        tell: Tell,
-        *,
-        weights: Sequence[float] | None = None,
-    ) -> None:
-        """resolve: a point's kernel; raises SpecError or InfraError.  weights: of next_step."""
-        super().__init__(journal, instrument, tell)
-        self._resolve = resolve
-        self._weights = weights
-        self._absent = 0
+    resolve: a point's kernel; raises SpecError or InfraError.  weights: of next_step.
+    """
+
+    resolve: Callable[[Point], Kernel]
+    weights: Sequence[float] | None = None
+    _absent: int = 0
 
     def _found(self) -> evidence.BisectionResult:
         points = self.journal.state.points
         while not (ended := self._of_ends()):
-            asked = next_step(len(points), self.journal.marks, weights=self._weights)
+            asked = next_step(len(points), self.journal.marks, weights=self.weights)
             if isinstance(asked, Found):
                 return evidence.of_pair(
                     self.instrument.findings(),
@@ -110,7 +103,7 @@ class ReleaseBisection(Bisection):
 
     def _measured(self, point: Point) -> BisectStep:
         try:
-            kernel = self._resolve(point)
+            kernel = self.resolve(point)
         except (InfraError, SpecError) as error:
             self._absent += 1
             if self._absent >= _AWAY or point in self.journal.ends:
@@ -121,36 +114,30 @@ class ReleaseBisection(Bisection):
         return self.instrument.step(point, kernel, None)
 
 
+@dataclass(slots=True)
 class CommitBisection(Bisection):
-    """Builds and measures commit after commit."""
+    """Builds and measures commit after commit.
 
-    def __init__(
-        self,
-        journal: Journal,
-        history: History,
-        build: Builder,
-        instrument: evidence.PointCounting,
-        tell: Tell,
-    ) -> None:
-        """history: opened.  build: raises SourceError for a commit that does not build."""
-        super().__init__(journal, instrument, tell)
-        self._history = history
-        self._build = build
+    history: opened.  build: raises SourceError for a commit that does not build.
+    """
+
+    history: History
+    build: Builder
 
     def _found(self) -> evidence.BisectionResult:
-        for end in (self._history.good, self._history.bad):
+        for end in (self.history.good, self.history.bad):
             if not self._of_ends() and end not in self.journal.steps:
                 self._visit(self._placed(end), 0)
         if ended := self._of_ends():
             return ended
-        good, tip, outside = self._history.good, self._history.bad, frozenset[str]()
+        good, tip, outside = self.history.good, self.history.bad, frozenset[str]()
         while True:
-            row = self._history.row(tip, outside)
+            row = self.history.row(tip, outside)
             keys = (good, *(commit for commit, _ in row))
             found = self._searched(keys, [float(weight) for _, weight in row])
             if found.skipped:
                 return self._range(keys[found.good], keys[found.good + 1 : found.bad + 1])
-            commit = self._history.commit(keys[found.bad])
+            commit = self.history.commit(keys[found.bad])
             known = self.journal.steps
             steps = [known.get(one) or self._visit(self._placed(one), 1) for one in commit.parents]
             later = next((step for step in steps[1:] if step.mark is Mark.BAD), None)
@@ -158,7 +145,7 @@ class CommitBisection(Bisection):
                 return self._judged(commit, steps)
             good = steps[0].key if steps[0].mark is Mark.GOOD else keys[found.good]
             tip = later.key
-            outside = self._history.reached(good)
+            outside = self.history.reached(good)
 
     def _searched(self, keys: Sequence[str], weights: Sequence[float]) -> Found:
         """Search a row of commits, of which the first is good and the last bad."""
@@ -187,11 +174,11 @@ class CommitBisection(Bisection):
         """The verdict when skipped commits hide the first bad one, the last of keys."""
         if good is None:
             marked = [step for step in self.journal.state.steps if step.mark is Mark.GOOD]
-            good = max((step.key for step in marked), key=self._history.place)
+            good = max((step.key for step in marked), key=self.history.place)
         *between, bad = map(self._placed, keys)
         found = self.instrument.findings()
         result = evidence.of_pair(found, self._placed(good), bad, skipped=between)
-        return replace(result, candidates=tuple(map(self._history.commit, keys)))
+        return replace(result, candidates=tuple(map(self.history.commit, keys)))
 
     def _invalid(self, why: str) -> evidence.BisectionResult:
         found = evidence.of_pair(self.instrument.findings(), *self.journal.ends)
@@ -200,7 +187,7 @@ class CommitBisection(Bisection):
     def _measured(self, point: Point) -> BisectStep:
         begun = time.monotonic()
         try:
-            built = self._build(point.key)
+            built = self.build(point.key)
         except SourceError as error:
             taken, why = round(time.monotonic() - begun, 1), f"it does not build: {error.first}"
             return BisectStep(key=point.key, mark=Mark.SKIP, why=why, build_s=taken)
@@ -210,7 +197,7 @@ class CommitBisection(Bisection):
         if same is None:
             return self.instrument.step(point, built.kernel, built.seconds)
         # The bad end is bad even when it is the image of the good one: then the ends are the same.
-        mark = Mark.BAD if point.key == self._history.bad else same.mark
+        mark = Mark.BAD if point.key == self.history.bad else same.mark
         return replace(
             same, key=point.key, trials=(), same_as=same.key, build_s=built.seconds, mark=mark
         )
@@ -220,7 +207,7 @@ class CommitBisection(Bisection):
         points = self.journal.state.points
         known = next((point for point in points if point.key == commit_id), None)
         if known is None:
-            known = self._history.commit(commit_id).point
-            every = sorted((*points, known), key=lambda point: self._history.place(point.key))
+            known = self.history.commit(commit_id).point
+            every = sorted((*points, known), key=lambda point: self.history.place(point.key))
             self.journal.write(points=tuple(every))
         return known

@@ -118,8 +118,8 @@ def releases_command(**given: Any) -> None:
     search = ReleaseBisection(
         journal,
         evidence.PointCounting(journal, measure),
-        lambda point: _kernel(study, point.key),
         tell,
+        lambda point: _kernel(study, point.key),
         weights=history.weights(kernels),
     )
     where = partial(_where_to_look, study.scenarios[0])
@@ -174,7 +174,7 @@ def commits_command(*, tree: str, paths: tuple[str, ...], **given: Any) -> None:
     with reporting() as progress:
         builder = history.tree_builder(how.path, how, progress=progress)
         instrument = evidence.PointCounting(journal, measure)
-        search = CommitBisection(journal, commits, builder, instrument, tell)
+        search = CommitBisection(journal, instrument, tell, commits, builder)
         carried_out(asked, search, f"{len(commits)} commits", partial(_culprit, how.path))
 
 

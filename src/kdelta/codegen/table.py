@@ -236,27 +236,16 @@ class AlignedRow(NamedTuple):
     right: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Alignment:
-    """Two listings side by side."""
-
-    rows: tuple[AlignedRow, ...]
-
-    @property
-    def counts(self) -> Counter[Change]:
-        """Rows by how they relate."""
-        return Counter(row.change for row in self.rows)
-
-    def hunks(self, context: int) -> Iterator[tuple[AlignedRow, ...]]:
-        """Stretches of rows around the differences, with so many equal rows on each side."""
-        changed = [at for at, row in enumerate(self.rows) if row.change is not Change.EQUAL]
-        wanted = {near for at in changed for near in range(at - context, at + context + 1)}
-        for want, rows in groupby(range(len(self.rows)), wanted.__contains__):
-            if want:
-                yield tuple(self.rows[at] for at in rows)
+def hunks(rows: Sequence[AlignedRow], context: int) -> Iterator[tuple[AlignedRow, ...]]:
+    """Stretches of rows around the differences, with so many equal rows on each side."""
+    changed = [at for at, row in enumerate(rows) if row.change is not Change.EQUAL]
+    wanted = {near for at in changed for near in range(at - context, at + context + 1)}
+    for want, places in groupby(range(len(rows)), wanted.__contains__):
+        if want:
+            yield tuple(rows[at] for at in places)
 
 
-def compare(left: Code, right: Code) -> Alignment:
+def compare(left: Code, right: Code) -> list[AlignedRow]:
     """Align two listings; branches inside count as equal when their targets are aligned."""
     ours = [instruction.text for instruction in left.instructions]
     theirs = [instruction.text for instruction in right.instructions]
@@ -278,7 +267,7 @@ def compare(left: Code, right: Code) -> Alignment:
             fits = to is None or other == across.get(to)
             change = Change.EQUAL if fits else Change.TARGET
         rows.append(AlignedRow(change, a, b))
-    return Alignment(rows=tuple(rows))
+    return rows
 
 
 def changed_names(before: Sequence[str], after: Sequence[str]) -> dict[str, dict[str, int]]:

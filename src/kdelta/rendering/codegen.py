@@ -3,16 +3,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from kdelta.codegen.table import Cell, Change, CodeTable, compare, reference_changes
+from kdelta.codegen.table import Cell, Change, CodeTable, compare, hunks, reference_changes
 from kdelta.disassembly.code import Code
 from kdelta.rendering.formats import picked
 from kdelta.table.columns import ABSENT, Column, Line, Span, Tone, paragraph, short, tables_that_fit
 
 _NAME = 34
 _SIDE = 47
+_CONTEXT = 2  # equal rows around a difference
 
 
 def show(matrix: CodeTable) -> Iterator[Line]:
@@ -57,15 +59,15 @@ def _size(matrix: CodeTable, cell: Cell) -> str:
     return f"{cell.code.size}{cold}/{len(cell.code.instructions)} {letter}"
 
 
-def differences(left: Cell, right: Cell, context: int = 2) -> Iterator[Line]:
+def differences(left: Cell, right: Cell) -> Iterator[Line]:
     """Two cells side by side where they differ.  ~: the same branch to another place."""
     if left.code is None or right.code is None:
         return
     heads = [f"{cell.row} {cell.column}".strip() for cell in (left, right)]
     found = compare(left.code, right.code)
-    counts = found.counts
+    counts = Counter(row.change for row in found)
     yield (Span(f"{heads[0]}  |  {heads[1]}", Tone.BOLD),)
-    if counts[Change.EQUAL] == len(found.rows):
+    if counts[Change.EQUAL] == len(found):
         yield (Span("the same code"),)
         return
     yield (
@@ -75,7 +77,7 @@ def differences(left: Cell, right: Cell, context: int = 2) -> Iterator[Line]:
             f"{counts[Change.LEFT]} only left (<), {counts[Change.RIGHT]} only right (>)"
         ),
     )
-    for hunk in found.hunks(context):
+    for hunk in hunks(found, _CONTEXT):
         for row in hunk:
             tone = Tone.FAINT if row.change is Change.EQUAL else Tone.PLAIN
             yield (
