@@ -422,24 +422,8 @@ def _rung(
     control: ArmEvidence[M] | None,
     method: Method[M],
 ) -> Rung[M]:
-    return Rung(
-        **{field.name: getattr(arm, field.name) for field in fields(arm)},
-        first=first.label if first else None,
-        previous=previous.label if previous else None,
-        passed="",
-        ratios=_ratios(arm, first, previous, method) if method.explains else (),
-        comparison=None if arm is control else _comparison(arm, previous, control, method),
-    )
-
-
-def _ratios(
-    arm: ArmEvidence[M],
-    first: ArmEvidence[M] | None,
-    previous: ArmEvidence[M] | None,
-    method: Method[M],
-) -> tuple[Ratios, ...]:
-    """Of each phase and of the sum; of times a ratio is nothing without its interval."""
-    names = [*(measure.phase for measure in arm.phases), TOTAL] if arm.total else []
+    """Ratios are of each phase and of the sum; of times one is nothing without its interval."""
+    names = [*(one.phase for one in arm.phases), TOTAL] if arm.total and method.explains else []
 
     def against(old: ArmEvidence[M] | None) -> list[float | None]:
         if old is None:
@@ -447,7 +431,14 @@ def _ratios(
         forbidden = tuple(dict.fromkeys(obstacles(method, old, arm))) if names else ()
         return [method.compare((old, arm), name, forbidden).ratio for name in names]
 
-    return tuple(map(Ratios, names, against(first), against(previous)))
+    return Rung(
+        **{field.name: getattr(arm, field.name) for field in fields(arm)},
+        first=first.label if first else None,
+        previous=previous.label if previous else None,
+        passed="",
+        ratios=tuple(map(Ratios, names, against(first), against(previous))),
+        comparison=None if arm is control else _comparison(arm, previous, control, method),
+    )
 
 
 def _comparison(

@@ -73,7 +73,14 @@ def shift(old: Sequence[float], new: Sequence[float], *, alpha: float, seed: int
 
     p = float(guarded_p(logs[np.newaxis, :], n_old, seed=seed)[0])
     centre, reach = _median_difference(*arms), float(np.ptp(logs)) + 1.0
-    return _inverted(kept, centre, reach, p=p, alpha=alpha, margin=margin)
+    low = _end(kept, centre, centre - reach) - margin
+    high = _end(kept, centre, centre + reach) + margin
+    if p > alpha:  # exactly then 0 is among the shifts that are kept
+        low, high = min(low, 0.0), max(high, 0.0)
+    elif low <= 0 <= high:
+        p = math.nextafter(alpha, 1)
+    ratio, least, most = (math.exp(each) for each in (centre, low, high))
+    return Shift(ratio=ratio, low=least, high=most, p=p, margin=math.expm1(margin))
 
 
 def _logs(old: Sequence[float], new: Sequence[float]) -> tuple[Array, Array]:
@@ -82,26 +89,6 @@ def _logs(old: Sequence[float], new: Sequence[float]) -> tuple[Array, Array]:
         if len(arm) < 2 or not np.all(np.isfinite(arm)) or np.any(arm <= 0):
             raise ValueError("two positive values an arm are needed")
     return np.log(arms[0]), np.log(arms[1])
-
-
-def _inverted(
-    kept: Callable[[float], bool],
-    centre: float,
-    reach: float,
-    *,
-    p: float,
-    alpha: float,
-    margin: float = 0.0,
-) -> Shift:
-    """The shifts around centre that are kept; 0 is among them exactly when p is above alpha."""
-    low = _end(kept, centre, centre - reach) - margin
-    high = _end(kept, centre, centre + reach) + margin
-    if p > alpha:
-        low, high = min(low, 0.0), max(high, 0.0)
-    elif low <= 0 <= high:
-        p = math.nextafter(alpha, 1)
-    ratio, least, most = (math.exp(each) for each in (centre, low, high))
-    return Shift(ratio=ratio, low=least, high=most, p=p, margin=math.expm1(margin))
 
 
 def guarded_p(logs: Array, n_old: int, *, seed: int) -> Array:
