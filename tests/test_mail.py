@@ -347,6 +347,10 @@ def test_a_file_of_ones_own_goes_with_the_mail_and_its_folder_does_not(tmp_path:
     done = click.testing.CliRunner().invoke(report, [str(folder), "--mail"])
     assert done.output.startswith("Subject: [RFC] ./own.c: 92 % more instructions")
     assert "/srv/own" not in done.output
+    asked = (
+        f"a row of a known suite, counted beside the loop: `kdelta run ./own.c:{own[0].scenario}"
+    )
+    assert f"{asked} SCENARIO --kernels" in " ".join(done.stderr.replace("\\", "").split())
     name = f"own-{own[0].scenario}"
     assert f"(attached: {name}.c)\n  kdelta workload export ./own.c:" in done.output
     assert f"-o {name}.c" in done.output

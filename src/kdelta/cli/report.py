@@ -34,7 +34,7 @@ from kdelta.rendering import sentences
 from kdelta.rendering import site as pages
 from kdelta.source import maintainers
 from kdelta.transplant import objects
-from kdelta.workload import file_of, loadable
+from kdelta.workload import file_of, is_file, loadable
 
 _COMMIT = re.compile(r'[0-9a-f]{12,40} \("[^"]{1,200}"\)')
 _SITE = re.compile(r"https?://[\w.-]+(?::\d{1,5})?(?:/[\w.~%/+-]*)?", re.ASCII)
@@ -127,6 +127,10 @@ def _readiness(found: Claim, letter: mails.Letter) -> str:
     to_do = [] if letter.to else ["recipients: add --tree ~/linux"]
     if not letter.program:
         to_do.append(f"its attachment: `{' '.join(mails.exporting(ladder))}`")
+    if head and all(is_file(each.workload) for each in found.report.ladders):
+        first, *words = mails.again(found, head, letter)
+        counted = " ".join([first, "SCENARIO", *words])
+        to_do.append(f"a row of a known suite, counted beside the loop: `{counted}`")
     newest = letter.newest
     single = any(len(rung.trials) == 1 for rung in (head.rungs if head else ladder.rungs))
     lacks = ["one trial of a kernel is no repetition"] * single

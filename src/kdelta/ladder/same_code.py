@@ -2,10 +2,9 @@
 """What of a step is the same code on other data: a longer table, a deeper tree, a fuller chunk.
 
 A function is of the same code when its instructions are, and those of all that it calls by name
-more often or less.
-Entered as often on both kernels, it executes other numbers of instructions only by its data.  What
-it calls more or less often for that is its data's, too: of the same code all of it, of other code
-as many entries more, at the least that one takes on either kernel.
+more often or less.  Entered as often on both kernels, it executes other numbers of instructions
+only by its data.  What it calls more or less often for that is its data's, too: of the same code
+all of it, of other code as many entries more, at the least that one takes on either kernel.
 
 A long loop is taken for one over a table, whatever it calls: kernels that are neighbours have
 tables of nearly one length, and code that changed what it does seldom makes many rounds a few more.
