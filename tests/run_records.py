@@ -52,7 +52,7 @@ def result_of(index: int, functions: int = 3) -> sample.TrialResult:
         ),
         data=_counts(index, functions),
         state=(sample.StateField(when="before", name="present", value="16384", want="16384"),
-               sample.StateField(when="after", name="thp", value="unknown", want="0")),
+               sample.StateField(when="after", name="thp", value="0", want="0")),
         fresh_boot=index % 2 == 0, wall_s=0.1 + index,
         artifacts={"console": f"trials/{index:04d}/console.log", "b": "x"},
     )  # fmt: skip

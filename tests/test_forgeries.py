@@ -166,6 +166,11 @@ def nothing_wrong(files: Files) -> None:
         kept["result"]["state"][0]["value"] = "16383"
 
 
+def state_of_another(files: Files) -> None:
+    with parsed(files, RESULT.format(NEW)) as kept:
+        kept["result"]["state"][0].update(value="16383", want="16383")
+
+
 def said(name: str, what: Any) -> Callable[[Files], None]:
     """What a result says, such as "facts.guest.cpu", is something else."""
     *parts, last = name.split(".")
@@ -249,7 +254,8 @@ FORGERIES: dict[str, tuple[Callable[[Files], object], str]] = {
     "another compiler in the plan": (
         plan(lambda p: p["arms"][ARM]["kernel"].update(compiler="clang 99")), "another compiler",
     ),
-    "a state that holds": (nothing_wrong, "state[0].value is"),
+    "a state that holds": (nothing_wrong, "run/trials/0008/result.json: holds no result"),
+    "a state of another": (state_of_another, "state[0].value is"),
     "a copy of what differs": (copied, "copied: no other trial has this result"),
     "a skipped trial": (
         result(lambda r: r.update(data=None, outcome="skip", skip={

@@ -83,6 +83,8 @@ def contradiction(result: TrialResult, index: int) -> str:
     data = result.exact
     if result.outcome is Outcome.OK and (result.reasons or result.skip):
         return f"it is ok, and says why it is not: {quoted(result.reason, 80)}"
+    if result.outcome is Outcome.OK and (bad := [f for f in result.state if not f.holds]):
+        return f"it is ok, and its page state does not hold: {quoted(bad[0].name, 80)}"
     if result.copied and not 0 <= result.copied.trial != index:
         return "it is a copy of itself, or of no trial"
     if result.outcome is Outcome.OK and result.facts and result.facts.workload_exit:

@@ -253,7 +253,7 @@ class Recount:
     ) -> Iterator[str]:
         """What a counted trial says of its guest against study, facts and command line."""
         facts, own = result.facts or MachineFacts(), result.environment
-        if not (facts.asked and facts.guest and own):
+        if not (facts.asked and facts.guest and (own or result.traced)):
             yield "environment, facts: do not say in which guest it was counted"
             return
         asked, seen, axes = facts.asked, facts.guest, self._record.arms[trial.arm].axes
@@ -268,7 +268,7 @@ class Recount:
         }
         made: dict[str, Any] = {
             "facts.asked": with_needs(planned, scenario.needs),
-            "environment": replace(
+            "environment": own and replace(
                 own, accelerator="tcg", machine=asked.target.machine, cpu_model=asked.cpu_model,
                 cpus=seen.cpus or 0, memory_mib=asked.memory_mib, cmdline=seen.cmdline or "",
                 mitigations="; ".join(seen.mitigations),
@@ -278,7 +278,7 @@ class Recount:
         }  # fmt: skip
         if asked.swap:
             self.unknown["command.txt of guests that swap"] = None
-        elif self._ours:
+        elif self._ours and own:
             path = trial_folder(self._folder / RUN, trial.index) / "command.txt"
             line, *lines = files.content(path, MOST_BYTES).decode().splitlines() or [""]
             words = shlex.split(line)
@@ -320,18 +320,16 @@ class Recount:
             if result.data is not None:
                 yield "there is no workload.txt, of which it was made"
             return
-        if not self._record.instrument.traits.judged:
+        if seen := result.traced:
             self.unknown["what the kernel's tracing told: the text of it is kept elsewhere"] = None
             settings = self._record.study.trace
-            seen = result.traced or TraceData(per=settings.hits_per)
             watched = {seen.per, *(row.watch for row in seen.rows)}
             if odd := watched - {settings.hits_per, *settings.watch}:
                 yield f"data: {quoted(min(odd), 80)} is not what its study watches"
-            return
         try:
             load = _of_bundle(trial.workload, self._folder)
             scenario = load.scenario(trial.scenario)
-            if isinstance(result.data, ExactData):
+            if isinstance(result.data, ExactData | TraceData):
                 yield from self._faults_of_machine(trial, result, scenario, load.program)
             made = self._made(trial, result, load, scenario)
         except BuildError:  # this machine lacks a compiler, and the bundle is not to blame
@@ -363,7 +361,12 @@ class Recount:
         moved: list[MetricValue] = []
         repeats = self._record.instrument.traits.repeats
         table = self._functions(trial) if repeats else None
+
+        def hits(_reading: Reading) -> tuple[TraceData, Sequence[str]]:
+            return result.traced or TraceData(), ()  # its text alone can be made again
+
         measured = counts if repeats else timed.measured(load, facts)
+        measured = measured if result.traced is None else hits
         lacked = result.skip is not None and result.skip.kind is SkipKind.NOT_PERMITTED
         status, asked = facts.workload_exit or 0, facts.asked
         seen = {*unlike(asked, facts.guest)} if asked and facts.guest else set[str]()
