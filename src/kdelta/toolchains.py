@@ -109,16 +109,37 @@ def crossing(architecture: arch.Arch, name: str = "") -> Toolchain:
 
 def fetch(name: str, *, progress: Progress | None = None) -> Toolchain:
     """That compiler from the first suite that has it, unpacked in the cache and seen to compile."""
-    parse(name)
+    family, major = parse(name)
     archive = Archive(arch.native().debian)
     archive.refresh(progress=progress)
     main, suite = _choose(name, archive)
-    folder = cache.entry(
-        "toolchains",
-        _key(name, main.version),
-        lambda folder: _fill(folder, name, main, suite, archive, progress),
-        check=lambda folder: _checked(name, folder),
-    )
+    key = _key(name, main.version)
+
+    def fill(folder: Path) -> None:
+        if family is Family.CLANG:
+            wanted = [f"{part}-{major}" for part in ("lld", "llvm")]
+            wanted.append(f"libclang-common-{major}-dev")
+            linked = [main.name, *wanted[:2]]
+        else:
+            wanted = [main.name.replace("gcc", "cpp", 1), f"libgcc-{major}-dev"]
+            linked = [wanted[0]]
+        near = deb.newest(_compilers(archive), suite)
+        missing = [package for package in wanted if package not in near]
+        if missing:
+            raise InfraError(f"the archive's {suite} has {name} but not {', '.join(missing)}")
+        own = {package: near[package] for package in wanted} | {main.name: main}
+        deb.unpack_programs(
+            list(own.values()),
+            folder,
+            final=cache.folder("toolchains") / key,
+            archive=archive,
+            suite=suite,
+            linked=[own[package] for package in linked],
+            progress=progress,
+        )
+        (folder / _RECORD).write_text(main.version)
+
+    folder = cache.entry("toolchains", key, fill, check=lambda folder: _checked(name, folder))
     return _checked(name, folder)
 
 
@@ -231,34 +252,6 @@ def _choose(name: str, archive: Archive) -> tuple[Package, str]:
             return max(long or near, key=lambda package: Version(package.version)), suite
     cause = f"neither this system nor the archive has {name}"
     raise SpecError(cause, action="see what can be had with: kdelta tools compiler list")
-
-
-def _fill(
-    folder: Path, name: str, main: Package, suite: str, archive: Archive, progress: Progress | None
-) -> None:
-    family, major = parse(name)
-    if family is Family.CLANG:
-        wanted = [f"{part}-{major}" for part in ("lld", "llvm")]
-        wanted.append(f"libclang-common-{major}-dev")
-        linked = [main.name, *wanted[:2]]
-    else:
-        wanted = [main.name.replace("gcc", "cpp", 1), f"libgcc-{major}-dev"]
-        linked = [wanted[0]]
-    near = deb.newest(_compilers(archive), suite)
-    missing = [package for package in wanted if package not in near]
-    if missing:
-        raise InfraError(f"the archive's {suite} has {name} but not {', '.join(missing)}")
-    own = {package: near[package] for package in wanted} | {main.name: main}
-    deb.unpack_programs(
-        list(own.values()),
-        folder,
-        final=cache.folder("toolchains") / _key(name, main.version),
-        archive=archive,
-        suite=suite,
-        linked=[own[package] for package in linked],
-        progress=progress,
-    )
-    (folder / _RECORD).write_text(main.version)
 
 
 def binutils(name: str, architecture: arch.Arch) -> str:

@@ -245,30 +245,22 @@ def ladders(
     The verdicts on one pair of arms, over all of them, are one family (Method.family).
     """
     every = gathered(record, method) if known is None else known
-    rungs = _corrected([_rungs(one.part, one.arms, method) for one in every], method)
-    return tuple(
-        _ladder(one, _with_shares(one.part, own, method), method)
-        for one, own in zip(every, rungs, strict=True)
-    )
-
-
-def _corrected(
-    every: Sequence[tuple[Rung[M], ...]], method: Method[M]
-) -> list[tuple[Rung[M], ...]]:
+    own = [(one, _rungs(one.part, one.arms, method)) for one in every]
     families: dict[tuple[str, str | None], list[Comparison]] = {}
-    for rung in (rung for rungs in every for rung in rungs):
+    for rung in (rung for _, rungs in own for rung in rungs):
         if rung.comparison:
             families.setdefault((rung.label, rung.previous), []).append(rung.comparison)
     decided = {pair: iter(method.family(family)) for pair, family in families.items()}
-    return [
-        tuple(
+    found = []
+    for one, rungs in own:
+        told = tuple(
             replace(rung, comparison=next(decided[rung.label, rung.previous]))
             if rung.comparison
             else rung
             for rung in rungs
         )
-        for rungs in every
-    ]
+        found.append(_ladder(one, _with_shares(one.part, told, method), method))
+    return tuple(found)
 
 
 def _ladder(own: ScenarioEvidence[M], rungs: tuple[Rung[M], ...], method: Method[M]) -> Ladder[M]:

@@ -215,34 +215,28 @@ def answer(
 
 
 def _count_rows(report: Report[Measure]) -> Iterator[tuple[Cell, ...]]:
-    for ladder in (*report.ladders, *report.beside):
-        for rung in ladder.rungs:
-            for measure in (*rung.phases, rung.total) if rung.total else (None,):
-                yield _count_row(report, ladder, rung, measure)
-
-
-def _count_row(
-    report: Report[Measure], ladder: Ladder[Measure], rung: Rung[Measure], measure: Measure | None
-) -> tuple[Cell, ...]:
-    phase = measure.phase if measure else TOTAL
-    ratios = rung.ratio(phase)
-    layouts = measure.layouts if measure else None
-    of_lines = ladder.unit == "lines"
-    known = {name: getattr(measure, name, None) for name in _WINDOW}
-    known |= dict.fromkeys(_INSTRUCTIONS) if of_lines else {}
-    # The verdict is on the sum of the phases, so only that row carries it.
-    verdict = rung.comparison if phase == TOTAL else None
-    return (
-        report.run_id, ladder.workload, ladder.scenario, ladder.point,
-        rung.label, rung.kernel.release, rung.kernel.version, ladder.unit if of_lines else phase,
-        *known.values(),
-        len(layouts.counts) if layouts else None, layouts.hit if layouts else None,
-        *(getattr(measure, name, None) for name in ("trials", "agree", "trials_range")),
-        rung.first, ratios.first, rung.previous, ratios.previous,
-        rung.state, rung.ok, len(rung.trials),
-        getattr(verdict, "verdict", None), getattr(verdict, "grade", None),
-        "; ".join(verdict.reasons) if verdict else None,
-    )  # fmt: skip
+    every = (*report.ladders, *report.beside)
+    for ladder, rung in ((each, rung) for each in every for rung in each.rungs):
+        of_lines = ladder.unit == "lines"
+        for measure in (*rung.phases, rung.total) if rung.total else (None,):
+            phase = measure.phase if measure else TOTAL
+            ratios = rung.ratio(phase)
+            layouts = measure.layouts if measure else None
+            known = {name: getattr(measure, name, None) for name in _WINDOW}
+            known |= dict.fromkeys(_INSTRUCTIONS) if of_lines else {}
+            # The verdict is on the sum of the phases, so only that row carries it.
+            verdict = rung.comparison if phase == TOTAL else None
+            yield (
+                report.run_id, ladder.workload, ladder.scenario, ladder.point, rung.label,
+                rung.kernel.release, rung.kernel.version, ladder.unit if of_lines else phase,
+                *known.values(),
+                len(layouts.counts) if layouts else None, layouts.hit if layouts else None,
+                *(getattr(measure, name, None) for name in ("trials", "agree", "trials_range")),
+                rung.first, ratios.first, rung.previous, ratios.previous,
+                rung.state, rung.ok, len(rung.trials),
+                getattr(verdict, "verdict", None), getattr(verdict, "grade", None),
+                "; ".join(verdict.reasons) if verdict else None,
+            )  # fmt: skip
 
 
 # Of each instrument the kind and the fields of JSON, the head and the rows of CSV.
