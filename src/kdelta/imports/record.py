@@ -345,8 +345,24 @@ def cases(contents: Contents) -> tuple[Case, ...]:
     said: defaultdict[_Key, list[Published]] = defaultdict(list)
     for one in contents.published:
         said[one.group, one.metric].append(one)
-    known, keys = _Known(contents), dict.fromkeys([*readings, *said])
-    return tuple(_case(key[0], metrics[key[1]], readings[key], said[key], known) for key in keys)
+    known, found = _Known(contents), []
+    for key in dict.fromkeys([*readings, *said]):
+        (group, name), own, published = key, readings[key], said[key]
+        metric = metrics[name]
+        arms, ordered = known.ranked([*own, *(one.arm for one in published)])
+        series = (_series(arm, metric, group, own.get(arm, []), published, known) for arm in arms)
+        case = Case(
+            group=group,
+            metric=metric,
+            series=tuple(series),
+            published=tuple(published),
+            ordered=ordered,
+            roles=contents.roles,
+            details=tuple((arm, tuple(known.details(arm, group).items())) for arm in arms),
+            rules=next(iter(known.rules.of("", group)), None),
+        )
+        found.append(case)
+    return tuple(found)
 
 
 def audits(contents: Contents) -> tuple[GroupAudit, ...]:
@@ -416,27 +432,6 @@ class _Known:
         about = self.arms.of(arm, group)
         found = dict(pair for item in about for pair in item.details)
         return found if any(item.replicate for item in about) else found | {"replicate": "not said"}
-
-
-def _case(
-    group: Pairs,
-    metric: Metric,
-    readings: Mapping[str, list[ImportReading]],
-    said: Sequence[Published],
-    known: _Known,
-) -> Case:
-    arms, ordered = known.ranked([*readings, *(one.arm for one in said)])
-    series = (_series(arm, metric, group, readings.get(arm, []), said, known) for arm in arms)
-    return Case(
-        group=group,
-        metric=metric,
-        series=tuple(series),
-        published=tuple(said),
-        ordered=ordered,
-        roles=known.contents.roles,
-        details=tuple((arm, tuple(known.details(arm, group).items())) for arm in arms),
-        rules=next(iter(known.rules.of("", group)), None),
-    )
 
 
 def _series(

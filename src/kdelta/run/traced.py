@@ -14,8 +14,6 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from msgspec.structs import replace
-
 from kdelta import output, workload
 from kdelta.attribution.symbols import UNKNOWN
 from kdelta.errors import GuestError, KdeltaError
@@ -27,7 +25,7 @@ from kdelta.machine.identity import GuestIdentity
 from kdelta.run.exact import ExactTrials
 from kdelta.run.guest_trial import Bench, GuestTrial
 from kdelta.run.runner import How
-from kdelta.run.trial import TRACEFS, Ran, bounded, framed, ran_as, set_up
+from kdelta.run.trial import TRACEFS, bounded, framed, ran_as, set_up
 from kdelta.sample import TraceData, TracePhase, TraceRow, TraceSkip, TrialResult
 from kdelta.study.probes import TraceSettings, Watch, WatchKind, watch
 from kdelta.tracing import tracefs
@@ -221,8 +219,29 @@ class _TracedGuest(GuestTrial):
         (self._folder / "workload.txt").write_text(ran.printed)
 
         def measured(last: output.Reading) -> tuple[TraceData, list[str]]:
-            found = self._data(settings, trace, rans[1:], last)
-            return replace(found, skipped=(*absent, *trace.refused())), []
+            """Raises GuestError for garbage, Lacking for a program without iterations."""
+            counted, doubts = trace.hits()
+            made = []
+            for each in rans[1:]:
+                reading = output.parse_output(each.printed, self._workload, self._scenario)
+                made.append(len(reading.samples) // max(len(reading.phases), 1))
+            turns, rows = tracefs.rows(settings.hits_per, made, counted)
+            if min(turns) < 1:
+                raise Lacking('its program is said no iterations: trace it with hits_per = "run"')
+            called, lost = trace.graph()
+            phases = (
+                TracePhase(phase=one.name, operations=one.operations, operation=one.operation)
+                for one in last.phases
+            )
+            found = TraceData(
+                phases=tuple(phases),
+                per=settings.hits_per,
+                turns=turns,
+                rows=(*rows, *called),
+                skipped=(*absent, *trace.refused()),
+                doubts=tuple(map(bounded, [*doubts, *lost])),
+            )
+            return found, []
 
         return self._judged(ran, identity, measured)
 
@@ -252,27 +271,3 @@ class _TracedGuest(GuestTrial):
         """turns: of all layouts of the kernel's trees."""
         layouts = self._scenario.layouts
         return self._scenario.arguments(iterations=turns * layouts, warmup=layouts)
-
-    def _data(
-        self, settings: TraceSettings, trace: GuestTrace, rans: Sequence[Ran], last: output.Reading
-    ) -> TraceData:
-        """Raises GuestError for garbage, Lacking for a program without iterations."""
-        counted, doubts = trace.hits()
-        made = []
-        for ran in rans:
-            reading = output.parse_output(ran.printed, self._workload, self._scenario)
-            made.append(len(reading.samples) // max(len(reading.phases), 1))
-        turns, rows = tracefs.rows(settings.hits_per, made, counted)
-        if min(turns) < 1:
-            raise Lacking('its program is said no iterations: trace it with hits_per = "run"')
-        called, lost = trace.graph()
-        return TraceData(
-            phases=tuple(
-                TracePhase(phase=one.name, operations=one.operations, operation=one.operation)
-                for one in last.phases
-            ),
-            per=settings.hits_per,
-            turns=turns,
-            rows=(*rows, *called),
-            doubts=tuple(map(bounded, [*doubts, *lost])),
-        )
