@@ -72,7 +72,25 @@ def list_command(*, arch: str, flavour: str, as_json: bool, refresh: bool) -> No
         rows = zip(chosen, own, strict=True)
         print_json([picked(o, names, **more, cached=debian.is_cached(o)) for o, more in rows])
         return
-    _print_offers(chosen, arch, flavour)
+    kind = reference.flavour_of(flavour, arch)
+    end = kind.suffix(arch)
+    click.echo(f"{len(chosen)} kernels, {kind} {arch}; release names end in {end}")
+    table: list[tuple[str, ...]] = []
+    for _, series in groupby(chosen, lambda offer: offer.series):
+        table += [()] if table else []  # between two series
+        table += [
+            (
+                offer.release.removesuffix(end),
+                offer.upstream,
+                offer.version,
+                ", ".join(offer.package.suites),
+                f"{offer.package.size / 1e6:.0f}",
+                "yes" if debian.is_cached(offer) else "no",
+            )
+            for offer in series
+        ]
+    heads = ("release", "upstream", "version", "suites", "MB", "cached")
+    print_table(heads, table, right=("MB",), wrap="suites")
     stale = [f"{name} ({day})" for name, day in reference.opened(arch).suites().items() if day]
     if stale:
         say(f"Past their date, signature valid: {', '.join(stale)}")
@@ -145,28 +163,6 @@ def show(*, ref: str, arch: str, flavour: str, trust: bool, as_json: bool) -> No
         told = ", ".join(value) if isinstance(value, tuple) else value
         line = f"{name:<14} {'unknown' if told in ('', None) else told}"
         (say if isinstance(value, tuple) else click.echo)(line)  # a path stays whole
-
-
-def _print_offers(offers: Sequence[debian.KernelOffer], arch: str, flavour: str) -> None:
-    kind = reference.flavour_of(flavour, arch)
-    end = kind.suffix(arch)
-    click.echo(f"{len(offers)} kernels, {kind} {arch}; release names end in {end}")
-    rows: list[tuple[str, ...]] = []
-    for _, series in groupby(offers, lambda offer: offer.series):
-        rows += [()] if rows else []  # between two series
-        rows += [
-            (
-                offer.release.removesuffix(end),
-                offer.upstream,
-                offer.version,
-                ", ".join(offer.package.suites),
-                f"{offer.package.size / 1e6:.0f}",
-                "yes" if debian.is_cached(offer) else "no",
-            )
-            for offer in series
-        ]
-    heads = ("release", "upstream", "version", "suites", "MB", "cached")
-    print_table(heads, rows, right=("MB",), wrap="suites")
 
 
 @kernels.command()

@@ -131,11 +131,14 @@ class IdenticalArms:
     ) -> None:
         """kernels, machines: per arm."""
         self._kernels = kernels
-        self._leaders = {
-            at: leader
-            for at in range(len(kernels))
-            if (leader := _leader(kernels, machines, at)) is not None
-        }
+        self._leaders: dict[int, int] = {}
+        for arm, own in enumerate(kernels):
+            for at, other in enumerate(kernels[:arm]):
+                if not isinstance(own, Kernel) or not isinstance(other, Kernel):
+                    continue
+                alike = own.image_sha256 == other.image_sha256
+                if alike and (not machines or machines[at] == machines[arm]):
+                    self._leaders.setdefault(arm, at)
 
     def waits(self, arm: int) -> bool:
         """True for an arm that is looked at after the others, since it may be one of them."""
@@ -163,16 +166,3 @@ class IdenticalArms:
         if read := known.kernel:  # what the guest read back of itself lies in the image
             kernel = replace(kernel, build_id=read.build_id, compiler=read.compiler)
         return replace(known, kernel=kernel, copied=why, wall_s=0.0, artifacts={})
-
-
-def _leader(
-    kernels: Sequence[Kernel | KdeltaError], machines: Sequence[MachineSettings], arm: int
-) -> int | None:
-    own = kernels[arm]
-    for at, other in enumerate(kernels[:arm]):
-        if not isinstance(own, Kernel) or not isinstance(other, Kernel):
-            continue
-        alike = own.image_sha256 == other.image_sha256
-        if alike and (not machines or machines[at] == machines[arm]):
-            return at
-    return None
