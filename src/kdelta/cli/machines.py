@@ -119,19 +119,17 @@ def add(name: str, address: str, file: Path) -> None:
     pools.check_name(name)
     pools.ssh_words(address)
     with cache.locked(f"lab-{cache.digest(os.fsencode(file.absolute()))}"):
-        _add(name, address, file)
+        there = os.path.lexists(file)
+        old = given(file, pools.MOST_BYTES).decode(errors="replace") if there else ""
+        if f"[pool.{name}]" in old.splitlines():
+            cause = f"there is a pool {name} already"
+            raise SpecError(cause, place=str(file), action="edit the file")
+        gap = "\n" if old and not old.endswith("\n\n") else ""
+        new = f'{old}{gap}[pool.{name}]\nkind = "host"\naddress = "{address}"\n'
+        pools.parse(new, str(file))
+        write_output(new, file)
     command = shlex.join(["kdelta", "host", "doctor", name, "--on", str(file)])
     say(f"{file} has {name}; see what it can do: {command}")
-
-
-def _add(name: str, address: str, file: Path) -> None:
-    old = given(file, pools.MOST_BYTES).decode(errors="replace") if os.path.lexists(file) else ""
-    if f"[pool.{name}]" in old.splitlines():
-        raise SpecError(f"there is a pool {name} already", place=str(file), action="edit the file")
-    gap = "\n" if old and not old.endswith("\n\n") else ""
-    new = f'{old}{gap}[pool.{name}]\nkind = "host"\naddress = "{address}"\n'
-    pools.parse(new, str(file))
-    write_output(new, file)
 
 
 @host.command("doctor")

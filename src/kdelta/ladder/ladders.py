@@ -362,7 +362,18 @@ def baseline(record: Run, method: Method[Any]) -> str:
 def _rungs(record: Run, arms: Sequence[ArmEvidence[M]], method: Method[M]) -> tuple[Rung[M], ...]:
     base = baseline(record, method)
     if base:
-        return tuple(_against(base, arms, method))
+        # Every arm against it.  The control is the baseline once more; when there is nothing else
+        # to compare, it is compared itself: the machine with itself.
+        fixed = next((arm for arm in arms if arm.label == base), None)
+        control = next((arm for arm in arms if arm.arm.control), None)
+        if control and all(arm in (fixed, control) for arm in arms):
+            control = None
+        return tuple(
+            _rung(arm, None, None, None, method)
+            if arm is fixed
+            else _rung(arm, fixed, None if arm is control else fixed, control, method)
+            for arm in arms
+        )
     above: list[ArmEvidence[M]] = []
     rungs = []
     for arm in arms:
@@ -387,24 +398,6 @@ def _passed(rung: Rung[M], kernel: KernelIdentity, above: ArmEvidence[M]) -> str
         return f"{name} was built with other options, and these two with the same"
     other = compiler_family(above.kernel.compiler)
     return f"{other} built {name}, and these two are of one compiler"
-
-
-def _against(base: str, arms: Sequence[ArmEvidence[M]], method: Method[M]) -> list[Rung[M]]:
-    """Every arm against the baseline.
-
-    The control is the baseline once more; when there is nothing else to compare, it is compared
-    itself: the machine with itself.
-    """
-    fixed = next((arm for arm in arms if arm.label == base), None)
-    control = next((arm for arm in arms if arm.arm.control), None)
-    if control and all(arm in (fixed, control) for arm in arms):
-        control = None
-    return [
-        _rung(arm, None, None, None, method)
-        if arm is fixed
-        else _rung(arm, fixed, None if arm is control else fixed, control, method)
-        for arm in arms
-    ]
 
 
 def _rung(

@@ -357,13 +357,42 @@ class _OnHost(Trials):
         reference = self.references[trial.arm]
         if skip := not_for(Instrument.TIME, scenario):
             return skip
-        fresh = self.pool.per_boot or how.fresh_boot
-        self.ssh_host.told = lambda stage: self.assigned(trial.index, f"{self.pool.pool}: {stage}")
+        fresh, ssh_host = self.pool.per_boot or how.fresh_boot, self.ssh_host
+        timing = self.pool.timing
+        ssh_host.told = lambda stage: self.assigned(trial.index, f"{self.pool.pool}: {stage}")
         seen: list[HostFacts] = []
 
         def timed() -> TrialResult:
             self._arrive(reference, fresh=fresh)
-            return self._timed(load, scenario, folder, reference, seen)
+            ssh_host.at(Stage.LOOKING)
+            leased, before = ssh_host.chosen(with_needs(MachineSettings(), scenario.needs).cpus)
+            seen.append(before)
+            if (target := _arch_of(before)) is None:
+                kind = printable(before.machine or "no known kind", 40)
+                raise InfraError(f"kdelta builds no programs for a machine of {kind}")
+            binary = guest.program(load.program, target, theirs=scenario.outside)
+            ssh_host.at(Stage.SENDING)
+            there = ssh_host.send(binary)
+            if self.pool.per_boot:
+                ssh_host.at(Stage.SETTLING)
+                facts.settle(SETTLE_S, self.cancelled, self.scratch, ssh_host.ticks)
+            arguments, timeout_s = timing.arguments(scenario), timing.study.plan.timeout_s
+            command = native.command(Path(there), arguments, leased)
+            keep_command(folder, process.quote(command) + "\n")
+            self.used.add(before.boot_id or "")
+            results.note_boot(folder, before.boot_id or "")
+            ssh_host.at(Stage.RUNNING)
+            text, status = ssh_host.ran(command, timeout_s)
+            (folder / "workload.txt").write_text(text)
+            if status == _TIMED_OUT:
+                raise GuestError(f"{load.name} did not end within {timeout_s:.0f} s")
+            permitted = ssh_host.remote.get("id -u").strip() == "0"
+            ran = Ran(printed=text, status=status, permitted=permitted)
+            ssh_host.at(Stage.READING)
+            machine = facts.since(before, leased, ssh_host.facts(leased))
+            return replace(
+                timed_on(machine, ran, load, scenario), kernel=host_kernel(reference, before)
+            )
 
         try:
             result = framed(
@@ -371,50 +400,11 @@ class _OnHost(Trials):
             )
             # A guest's fault, too, leaves a boot that is no longer fresh, and says which it was.
             host = seen[-1] if seen else HostFacts()
-            self.ssh_host.at(Stage.KEEPING)
+            ssh_host.at(Stage.KEEPING)
             return result if result.facts else replace(result, facts=MachineFacts(host=host))
         finally:
-            self.ssh_host.told = lambda _stage: None
+            ssh_host.told = lambda _stage: None
             self.assigned(trial.index, "")
-
-    def _timed(
-        self,
-        load: workload.Workload,
-        scenario: workload.Scenario,
-        folder: Path,
-        reference: str,
-        seen: list[HostFacts],
-    ) -> TrialResult:
-        ssh_host, timing = self.ssh_host, self.pool.timing
-        ssh_host.at(Stage.LOOKING)
-        leased, before = ssh_host.chosen(with_needs(MachineSettings(), scenario.needs).cpus)
-        seen.append(before)
-        if (target := _arch_of(before)) is None:
-            kind = printable(before.machine or "no known kind", 40)
-            raise InfraError(f"kdelta builds no programs for a machine of {kind}")
-        binary = guest.program(load.program, target, theirs=scenario.outside)
-        ssh_host.at(Stage.SENDING)
-        there = ssh_host.send(binary)
-        if self.pool.per_boot:
-            ssh_host.at(Stage.SETTLING)
-            facts.settle(SETTLE_S, self.cancelled, self.scratch, ssh_host.ticks)
-        arguments, timeout_s = timing.arguments(scenario), timing.study.plan.timeout_s
-        command = native.command(Path(there), arguments, leased)
-        keep_command(folder, process.quote(command) + "\n")
-        self.used.add(before.boot_id or "")
-        results.note_boot(folder, before.boot_id or "")
-        ssh_host.at(Stage.RUNNING)
-        text, status = ssh_host.ran(command, timeout_s)
-        (folder / "workload.txt").write_text(text)
-        if status == _TIMED_OUT:
-            raise GuestError(f"{load.name} did not end within {timeout_s:.0f} s")
-        permitted = ssh_host.remote.get("id -u").strip() == "0"
-        ran = Ran(printed=text, status=status, permitted=permitted)
-        ssh_host.at(Stage.READING)
-        machine = facts.since(before, leased, ssh_host.facts(leased))
-        return replace(
-            timed_on(machine, ran, load, scenario), kernel=host_kernel(reference, before)
-        )
 
     def _arrive(self, reference: str, *, fresh: bool) -> None:
         """Have the machine in the arm's kernel; fresh: in a boot that had no trial."""
