@@ -4,15 +4,13 @@
 The rules are those of every instrument; how an instrument measures and decides is its Method.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import ClassVar, Generic, Protocol, TypeVar
+from typing import ClassVar, Generic, Protocol, Self, TypeVar
 
 from msgspec import structs
 
@@ -56,7 +54,7 @@ class BuildFacts:
     absent: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, kernel: KernelIdentity, used: Sequence[TrialRecord] = ()) -> BuildFacts:
+    def of(cls, kernel: KernelIdentity, used: Sequence[TrialRecord] = ()) -> Self:
         """A kernel's; used: its trials, of which all must prove what is absent."""
         told = [trial.result.options if trial.result else None for trial in used]
         absent = [one.absent if one else frozenset() for one in told]

@@ -4,15 +4,13 @@
 A pure function of the run: another threshold needs no new measurement.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
-from typing import Any, Generic
+from typing import Any, Generic, Self
 
 from kdelta.ladder.calls import failing
 from kdelta.ladder.evidence import (
@@ -142,9 +140,7 @@ class LadderStep:
     comparison: Comparison
 
     @classmethod
-    def of(
-        cls, old: ArmEvidence[M], new: ArmEvidence[M], comparison: Comparison
-    ) -> LadderStep | None:
+    def of(cls, old: ArmEvidence[M], new: ArmEvidence[M], comparison: Comparison) -> Self | None:
         """From old to new; None where one has no value."""
         if not old.total or not new.total:
             return None

@@ -184,7 +184,24 @@ def _show_merged(found: Merged) -> list[Line]:
         lines += paragraph(f"differs: {reason}", Tone.WARN)
     if not found.equal and not found.reasons:
         lines += paragraph("nothing that was recorded explains it", Tone.WARN)
-    lines += [(), *_merged_pairs(found)]
+
+    def shown(one: Comparison | None) -> str:
+        return ratio(one) if found.timed else times(one.ratio if one else None)
+
+    titles = [
+        Column("scenario", shortened([row.scenario for row in found.pairs], 36), Tone.BOLD),
+        Column("old", shortened([row.old for row in found.pairs], 20)),
+        Column("new", shortened([row.new for row in found.pairs], 20)),
+        Column("verdict", (verdict_span(row.merged) for row in found.pairs)),
+    ]
+    columns = [
+        Column("all", (shown(row.merged) for row in found.pairs), Tone.BOLD, right=True),
+        *(
+            Column(str(at + 1), (shown(row.each[at]) for row in found.pairs), right=True)
+            for at in range(len(found.machines))
+        ),
+    ]
+    lines += [(), *tables_that_fit(titles, columns)]
     for pair in found.pairs:
         verdict, reasons = pair.merged.verdict, "; ".join(pair.merged.reasons)
         told = f"{pair.scenario}, {pair.old} -> {pair.new}: {verdict}: {reasons}"
@@ -195,27 +212,6 @@ def _show_merged(found: Merged) -> list[Line]:
 def _unequal(row: MergedCount) -> str:
     values = ", ".join(ABSENT if value is None else number(value) for value in row.values)
     return f"{row.scenario}, {row.arm}, {row.phase}: {values}"
-
-
-def _merged_pairs(found: Merged) -> Iterator[Line]:
-    def shown(one: Comparison | None) -> str:
-        return ratio(one) if found.timed else times(one.ratio if one else None)
-
-    rows = found.pairs
-    names = [
-        Column("scenario", shortened([row.scenario for row in rows], 36), Tone.BOLD),
-        Column("old", shortened([row.old for row in rows], 20)),
-        Column("new", shortened([row.new for row in rows], 20)),
-        Column("verdict", (verdict_span(row.merged) for row in rows)),
-    ]
-    columns = [
-        Column("all", (shown(row.merged) for row in rows), Tone.BOLD, right=True),
-        *(
-            Column(str(at + 1), (shown(row.each[at]) for row in rows), right=True)
-            for at in range(len(found.machines))
-        ),
-    ]
-    yield from tables_that_fit(names, columns)
 
 
 def _merged_document(found: Merged) -> tuple[str, object]:

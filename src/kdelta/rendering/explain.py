@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """What `kdelta explain` and `coverage` print: functions, paths, kinds of work, code, pictures."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from difflib import SequenceMatcher
 from operator import itemgetter
-from typing import Any
+from typing import Any, Self
 
 from kdelta.analysis.calls import (
     DEEPER,
@@ -75,7 +73,7 @@ class Scale:
         return 0.5 * 10.0**-self.places * self.operations
 
     @classmethod
-    def of(cls, explanation: Explanation) -> Scale:
+    def of(cls, explanation: Explanation) -> Self:
         """The scale of an explanation."""
         most = max(explanation.old_value or 0, explanation.new_value or 0)
         return cls(explanation.operations, decimals(most / explanation.operations))
