@@ -411,7 +411,15 @@ def read(number: int, source: SourceFile, mapping: Mapping) -> Contents:
     for at, row in enumerate(found):
         _row(kept, row, places[at] if places else None)
     roles = _roles(kept, source.name)
-    _check_order(kept, roles, source.name)
+    names, order = kept.arms(), mapping.order
+    if order and (left := [arm for arm in names if arm not in order]):
+        cause = f"the order of the mapping does not name {_listed(left[:5])}"
+        action = "name every arm in order, oldest first"
+        raise SpecError(cause, place=source.name, action=action)
+    if len(names) > 1 and not order and roles is None and in_order(names) is None:
+        told = ", ".join(map(toml_text, names[:10]))
+        action = f"write order = [{told}] into the mapping, oldest first, or give [roles]"
+        raise SpecError("nothing says which arm is the old one", place=source.name, action=action)
     shared = ArmFacts(
         arm="", group=(), replicate=mapping.unit_of_replicate, planned=mapping.planned
     )
@@ -425,7 +433,7 @@ def read(number: int, source: SourceFile, mapping: Mapping) -> Contents:
         published=tuple(kept.published),
         audited=audited(kept.states),
         arms=tuple(arms),
-        order=mapping.order,
+        order=order,
         roles=roles,
     )
 
@@ -701,16 +709,3 @@ def _roles(kept: _Rows, name: str) -> Roles | None:
             action = f"{meant(arm, arms)}the arms are {_listed(arms[:10])}"
             raise SpecError(cause, place=name, action=action)
     return declared
-
-
-def _check_order(kept: _Rows, roles: Roles | None, name: str) -> None:
-    """Raise SpecError for several arms that nothing puts in order."""
-    arms, order = kept.arms(), kept.mapping.order
-    left = [arm for arm in arms if arm not in order]
-    if order and left:
-        cause = f"the order of the mapping does not name {_listed(left[:5])}"
-        raise SpecError(cause, place=name, action="name every arm in order, oldest first")
-    if len(arms) > 1 and not order and roles is None and in_order(arms) is None:
-        told = ", ".join(map(toml_text, arms[:10]))
-        action = f"write order = [{told}] into the mapping, oldest first, or give [roles]"
-        raise SpecError("nothing says which arm is the old one", place=name, action=action)

@@ -80,8 +80,14 @@ def resolve_all(
         except InfraError as error:
             found.append(error)
             continue
-        if pick:
-            _check_compiler(kernel, pick)
+        # The configuration in a package may name another compiler than the index does.
+        config = kernel.config.read_text(errors="replace") if pick and kernel.config else ""
+        told = compiler_family(kconfig.parse(config).get("CC_VERSION_TEXT", "").strip('"'))
+        if pick and told and pick.compiler and told != pick.compiler:
+            log.warning(
+                "note: %s was built by %s, not by %s as the archive's index led to believe",
+                kernel.version, told, pick.compiler,
+            )  # fmt: skip
         found.append(kernel)
     return found
 
@@ -108,17 +114,6 @@ def _own_compiler(reference: str, arch: str) -> str:
     with contextlib.suppress(InfraError):
         return compiler_family(build.compiler().banner)
     return ""
-
-
-def _check_compiler(kernel: Kernel, pick: debian.KernelOffer) -> None:
-    """Say it when the configuration in a package names another compiler than the index does."""
-    options = kconfig.parse(kernel.config.read_text(errors="replace")) if kernel.config else {}
-    told = compiler_family(options.get("CC_VERSION_TEXT", "").strip('"'))
-    if told and pick.compiler and told != pick.compiler:
-        log.warning(
-            "note: %s was built by %s, not by %s as the archive's index led to believe",
-            kernel.version, told, pick.compiler,
-        )  # fmt: skip
 
 
 def built(
