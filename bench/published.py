@@ -37,6 +37,9 @@ _SAID = {
 }  # fmt: skip
 _EXPLAINS = re.compile(r"Path length explains ([\d.]+) of ([\d.]+) %")
 _SHARE = re.compile(r"^([0-9a-f]{12}) +[-+][\d.]+ \((-?\d+) %\)", re.MULTILINE)
+_ALIKE = re.compile(
+    r"one configuration: `kdelta run \S+\s+--kernels (tree:[^,`\s]+),(tree:[^,`\s]+)`"
+)
 _METRIC = "will-it-scale.per_process_ops"
 _MAIL = """\
 From: kernel test robot <robot@example.org>
@@ -174,13 +177,17 @@ def _of_why(
         return {"right": None, "said": "no interval"}
     has_it = commit and history.tags.issuperset(ends)
     tree = ("--tree", str(history.folder)) if has_it else ()
-    text = commands.said("why", case.scenario, *ends, "--runs", str(runs), *tree)
+    ask = ("why", case.scenario, "--runs", str(runs))
+    text = commands.said(*ask, *ends, *tree)
+    if alike := _ALIKE.search(" ".join(text.replace("\\\n", " ").split())):
+        # As its own mend says, where the archive has both sources.
+        text = commands.said(*ask, *alike.groups(), may=(2, 3)) or text
     found = calibration.of_why(case, text)
     shares = {name: int(share) for name, share in _SHARE.findall(text)}
     first = found.found[0] if found.found else ""
     return {
         "right": found.right, "said": found.said, "percent": found.total, "function": first,
-        "own": first in found.leading, "text": text,
+        "own": first in found.leading, "text": text, "alike": bool(alike),
         "share": shares.get(commit[:12], 0) if tree else None,
     }  # fmt: skip
 
@@ -261,11 +268,12 @@ def _sum(rows: Sequence[tuple[PublishedCase, Answer]]) -> str:
 def _of(found: Mapping[str, Any]) -> str:
     """A sign, a change, the first function (* own), and the commit's part of the step by --tree."""
     wrong = " (wrong)" * (found["right"] is False)
-    if found["said"] == CountsSay.UNDECIDED or not found.get("percent"):
+    if not found.get("percent"):
         return f"{found['said']}{wrong}"
     name = found["function"].partition(" ")[0]
     own = f" `{name}`{'*' * found['own']}" * bool(name)
-    share = "" if found.get("share") is None else f" ({found['share']} %)"
+    share = " (built alike)" * bool(found.get("alike"))
+    share += "" if found.get("share") is None else f" ({found['share']} %)"
     return f"{found['said']} {found['percent']:+.2f}{wrong}{own}{share}"
 
 

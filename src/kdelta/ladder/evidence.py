@@ -139,16 +139,17 @@ def _mend(old: KernelIdentity, new: KernelIdentity, scenario: str, *, apart: boo
     compiler, config = compiler_family(new.compiler), own if apart else ""
     whole = len({*references}) > 1  # of a series the archive has some source, of a release not
     sources = [_source(kernel, compiler, config, whole=whole) for kernel in (old, new)]
+    words = [{*each.reference.split("+")} for each in (old, new)]
+    if words == [{*each.split("+")} for each in sources]:
+        sources = []  # they are built so already
     slow = "two kernel builds, minutes each"
     ways = {f"build both {'alike' if apart else 'by one'} ({slow})": sources}
     if not apart:
         ways = {"take packages of one compiler, where the archive has them": references, **ways}
-    own_words = [{*kernel.reference.split("+")} for kernel in (old, new)]
     runs = [
         f"{what}: `{shlex.join(['kdelta', 'run', scenario, '--kernels', ','.join(names)])}`"
         for what, names in ways.items()
         if all(names) and len(set(names)) > 1
-        if [{*name.split("+")} for name in names] != own_words  # as they are already
     ]
     what = "configuration" if apart else "compiler"
     told = "; or ".join(runs) or f"build both with one {what} (+fragment=FILE), and compare those"
