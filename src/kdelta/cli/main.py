@@ -44,7 +44,7 @@ COMMANDS = {
     "explain": ("explain:explain", "Show which functions make two kernels differ."),
     "audit": ("show:audit", "Show the machine and page state of each trial."),
     "coverage": ("explain:coverage", "Show which functions scenarios executed."),
-    "codegen": ("codegen:codegen", "Compare what compilers made of a function."),
+    "codegen": ("explain:codegen", "Compare what compilers made of a function."),
     "commit": ("check:commit", "Say what one commit does to the paths that execute it."),
     "check": ("check:check", "Say what a patch series does to the paths it changes."),
     "bisect": ("bisect:bisect", "Find the release or the commit of a change."),
