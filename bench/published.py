@@ -38,7 +38,7 @@ _SAID = {
 _EXPLAINS = re.compile(r"Path length explains ([\d.]+) of ([\d.]+) %")
 _SHARE = re.compile(r"^([0-9a-f]{12}) +[-+][\d.]+ \((-?\d+) %\)", re.MULTILINE)
 _ALIKE = re.compile(
-    r"one configuration: `kdelta run \S+\s+--kernels (tree:[^,`\s]+),(tree:[^,`\s]+)`"
+    r"both alike \([^)]*\): `kdelta run \S+ --kernels (tree:[^,`\s]+),(tree:[^,`\s]+)`"
 )
 _METRIC = "will-it-scale.per_process_ops"
 _MAIL = """\

@@ -38,7 +38,12 @@ T = TypeVar("T")
 Arm = Sequence[Sequence[PhaseCounts]]  # of its trials
 FAULTS = "page faults"
 _RCU, _WOKEN = "RCU", "tasks of others"
-LOOKUP, _LOOKUP = "lookup_fast", 2000  # of a part of a path; instructions of one at most
+# Functions that run as often as the state of the machine says -> instructions of one at most, and
+# what it means.  None: of a kernel that has it inlined nothing is known.
+_BY_STATE = {
+    "lookup_fast": (2000, None, "parts of paths: a link, as those of /sys, may lead elsewhere"),
+    "__zone_watermark_ok": (500, 0, "zones of memory nearly full: other memory is free at boot"),
+}
 _LIMITS = ("setrlimit argument 1", "prlimit64 argument 2")
 # RLIMIT_CPU is the lowest number of all, and RLIMIT_RTTIME the highest.
 _LIMIT_OF_CPU, _LIMIT_OF_REAL_TIME = 0, 15
@@ -139,6 +144,15 @@ def weighed_by_work_left(found: Comparison, old: CountReading, new: CountReading
     )
 
 
+def by_state(rows: Sequence[FunctionCount]) -> dict[str, int]:
+    """How often functions were entered that the state of the machine decides on."""
+    found = Counter[str]()
+    for row in rows:
+        if row.function in _BY_STATE:
+            found[row.function] += row.calls
+    return dict(found)
+
+
 def program_apart(
     found: Comparison, old: CountReading, new: CountReading, step_percent: float
 ) -> Iterator[str]:
@@ -167,12 +181,12 @@ def program_apart(
             "other tasks of the program's own do other work in the kernel outside the windows"
             f" ({was:,} -> {now:,} instructions a window), which is not counted: it may have moved"
         )
-    was, now = old.looked_up, new.looked_up
-    if was and now and abs(now - was) * _LOOKUP > step and found.verdict is not Verdict.UNDECIDED:
-        yield (
-            f"its paths have other parts, {was} looked up a window and {now}: a link, such as those"
-            " of /sys, may lead elsewhere on this kernel"
-        )
+    for name, (each, absent, why) in _BY_STATE.items():
+        first, last = (side.by_state.get(name, absent) for side in (old, new))
+        if first is None or last is None or found.verdict is Verdict.UNDECIDED:
+            continue
+        if abs(last - first) * each > step:
+            yield f"a window meets other {why} ({name}: {first:,} -> {last:,})"
     touched = 100 * apart > step_percent * max(old.faults, new.faults)
     if touched and apart * _FAULT_LEAST > step and found.verdict is not Verdict.UNDECIDED:
         yield (

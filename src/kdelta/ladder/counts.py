@@ -392,7 +392,7 @@ def _phase_measure(used: Sequence[TrialRecord], per_trial: Sequence[PhaseCounts]
         behind=(min(behind), max(behind)),
         program=(min(users), max(users)) if outside else None,
         faults=max((row.calls for row in rows if row.function in calls.FAULT), default=0),
-        looked_up=sum(row.calls for row in rows if row.function == calls.LOOKUP),
+        by_state=calls.by_state(rows),
         handled=sum(row.bytes for row in rows),
         spent=counts.spent,
         places=calls.places(
@@ -442,7 +442,7 @@ def _total(phases: Sequence[Measure], per_trial: Sequence[int]) -> Measure:
         if programs
         else None,
         faults=sum(measure.faults for measure in phases),
-        looked_up=sum(measure.looked_up for measure in phases),
+        by_state=dict(sum((Counter(measure.by_state) for measure in phases), Counter())),
         handled=sum(measure.handled for measure in phases),
         places={length: own for one in phases for length, own in one.places.items()}
         | {"": _joined(phases)},

@@ -85,7 +85,7 @@ class CountReading:
     program that nobody has looked at: chance may have any part in it.  moved_by: each part of the
     seed, and how far it moves the value, as a share; () where that was not tried.  rare: lengths of
     windows beside the common one, by phase.  left: requests to others, by who does the work, which
-    is not counted.  looked_up: parts of paths.  Of a program that nobody has looked at: program,
+    is not counted.  by_state: as ladder.calls has it.  Of a program that nobody looked at: program,
     the least and the most, over the trials, that are its own in user space; faults, of pages;
     behind, the least and the most that its other tasks executed of the kernel outside the windows;
     places, of windows of each length ("": the common one) and of each seed the instructions of the
@@ -103,7 +103,7 @@ class CountReading:
     unvaried: bool = False
     program: tuple[int, int] | None = None
     faults: int = 0
-    looked_up: int = 0
+    by_state: dict[str, int] = field(default_factory=dict, hash=False)
     moved_by: tuple[tuple[str, float], ...] = ()
     rare: tuple[Rare, ...] = ()
     left: dict[str, int] = field(default_factory=dict, hash=False)
