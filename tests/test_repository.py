@@ -44,10 +44,11 @@ MAX_FUNCTION = 60
 # What the whole house may be, so that a stranger reads it in an afternoon.  They are to go down; up
 # they went for patches put into released kernels, for lines that CPUs share and headers that
 # thousands of objects include, and for readers that refuse what strangers name; the last time for
-# what a C file does before main(), what verify makes again, and completion by type.
-SOURCE_LINES = 56_185
+# what a C file does before main(), what verify makes again, and completion by type; then by ten,
+# for run folders, bisections and checks that are held against what they say they are.
+SOURCE_LINES = 56_195
 SOURCE_MODULES = 181
-TEST_LINES = 41_355
+TEST_LINES = 41_450
 DOCUMENT_WORDS = 32_170
 MOST_BRANCHES = 4  # on the instrument
 

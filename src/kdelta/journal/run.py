@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ FORMAT = 5
 BISECTION = "bisection of "  # how the title of a run begins that is one
 RUNS = files.FolderKind(file="run.json", word="run", first="make one with: kdelta run STUDY")
 _STUDY, _ATTEMPTS, _FINISHED = "study.toml", "attempts.json", ".finished.json"
+_of_what = attrgetter("arm", "round", "workload", "scenario")  # of a trial
 _BEHIND = re.compile(r"(?: \(\d+\))?(?: again)?$")  # the label of an arm
 _AGAIN = "measure it again with: kdelta run --new"
 
@@ -332,10 +334,6 @@ def _follows(run: RunRecord) -> bool:
     placed = [arm.axes for arm in run.arms] == [axes for axes in machines for _ in range(each)]
     whole = len({arm for arm, *_ in planned}) == len(run.arms)
     return run.title.startswith(BISECTION) or (plain and own == planned and placed and whole)
-
-
-def _of_what(trial: TrialRecord) -> tuple[int, int, str, str]:
-    return trial.arm, trial.round, trial.workload, trial.scenario
 
 
 def _without_result(trial: TrialRecord) -> TrialRecord:
