@@ -168,6 +168,10 @@ def test_warnings_are_shown_and_an_error_is_one_sentence(
     file.write_text("int main(void)\n{\n\treturn nothing;\n}\n")
     with pytest.raises(SpecError, match=r"loop\.c:3:16: does not compile: .nothing. undeclared"):
         guest.program(file, arch.native(), theirs=True)
+    monkeypatch.chdir(tmp_path)
+    file.rename("-ofile.c")  # it is no option of the compiler
+    with pytest.raises(SpecError, match=r"-ofile\.c:3:16: does not compile: .nothing. undeclared"):
+        guest.program(Path("-ofile.c"), arch.native(), theirs=True)
     text = "int main(int n, char **v) { (void)v; KD_BEGIN(n); KD_END(n); return 0; }"
     file.write_text(f'#include "kdelta.h"\n{text}\n')
     with pytest.raises(

@@ -46,9 +46,9 @@ MAX_FUNCTION = 60
 # thousands of objects include, and for readers that refuse what strangers name; the last time for
 # what a C file does before main(), what verify makes again, and completion by type; then by ten,
 # for run folders, bisections and checks that are held against what they say they are.
-SOURCE_LINES = 56_195
+SOURCE_LINES = 56_196
 SOURCE_MODULES = 181
-TEST_LINES = 41_450
+TEST_LINES = 41_460
 DOCUMENT_WORDS = 32_170
 MOST_BRANCHES = 4  # on the instrument
 

@@ -100,7 +100,8 @@ def theirs(
     if brought := _given.get().get(own):
         return brought.parent
     version = _compiler_version(compiler, package)
-    argv = [compiler, *flags, "-fmax-errors=20", str(source)]
+    named = f"./{source}" if str(source).startswith("-") else str(source)  # no option
+    argv = [compiler, *flags, "-fmax-errors=20", named]
     with tempfile.TemporaryDirectory(prefix="kdelta-c-") as place:
         text = Path(place, "text.i")
         words = caged([*argv, "-w", "-E", "-P", "-o", str(text)], Path(place))
