@@ -179,15 +179,16 @@ def _of_why(
     tree = ("--tree", str(history.folder)) if has_it else ()
     ask = ("why", case.scenario, "--runs", str(runs))
     text = commands.said(*ask, *ends, *tree)
-    if alike := _ALIKE.search(" ".join(text.replace("\\\n", " ").split())):
-        # As its own mend says, where the archive has both sources.
-        text = commands.said(*ask, *alike.groups(), may=(2, 3)) or text
+    alike = _ALIKE.search(" ".join(text.replace("\\\n", " ").split()))
+    # As its own mend says, where the archive has both sources.
+    second = commands.said(*ask, *alike.groups(), may=(2, 3)) if alike else ""
+    text = second or text
     found = calibration.of_why(case, text)
     shares = {name: int(share) for name, share in _SHARE.findall(text)}
     first = found.found[0] if found.found else ""
     return {
         "right": found.right, "said": found.said, "percent": found.total, "function": first,
-        "own": first in found.leading, "text": text, "alike": bool(alike),
+        "own": first in found.leading, "text": text, "alike": bool(second),
         "share": shares.get(commit[:12], 0) if tree else None,
     }  # fmt: skip
 
@@ -266,13 +267,13 @@ def _sum(rows: Sequence[tuple[PublishedCase, Answer]]) -> str:
 
 
 def _of(found: Mapping[str, Any]) -> str:
-    """A sign, a change, the first function (* own), and the commit's part of the step by --tree."""
+    """A sign, a change, the first function (* own; = built alike), and what --tree found of it."""
     wrong = " (wrong)" * (found["right"] is False)
     if not found.get("percent"):
         return f"{found['said']}{wrong}"
     name = found["function"].partition(" ")[0]
     own = f" `{name}`{'*' * found['own']}" * bool(name)
-    share = " (built alike)" * bool(found.get("alike"))
+    share = "=" * bool(found.get("alike"))
     share += "" if found.get("share") is None else f" ({found['share']} %)"
     return f"{found['said']} {found['percent']:+.2f}{wrong}{own}{share}"
 
