@@ -471,7 +471,7 @@ def test_equal_counts_are_one_finding() -> None:
     assert found.equal
     assert len(found.counts) == 3 * 2
     assert [pair.merged.verdict for pair in found.pairs] == ["REGRESSION", "REGRESSION"]
-    assert told(found).startswith("6 of 6 counts are equal to the instruction on all 2 machines. ")
+    assert told(found).startswith("6 of 6 counts are equal to the instruction on both machines. ")
     assert not found.reasons
 
 

@@ -511,6 +511,24 @@ def test_the_first_line_names_the_calls_that_changed_most(ratio: int) -> None:
     assert told.split(maxsplit=2) == ["read", "+30", "vfs_read: its own code, called once"]
 
 
+def test_calls_that_seeds_move_as_far_are_told_as_chance() -> None:
+    both = {"syscalls": dict.fromkeys(("brk", "mmap", "read"), 1)}
+    spent = {"brk": 7, "mmap": 900, "read": 100, "wait4": 5}, {"brk": 7, "mmap": 870, "read": 140}
+    arms = [
+        [{**both, "spent": side, "places": {"mmap": (n,), "read": (read,)}} for n in mmap]
+        for side, mmap, read in zip(
+            spent, ((900, 860, 880), (870, 890, 850)), (100, 140), strict=True
+        )
+    ]
+    record = run({"6.16.12": own(*arms[0]), "6.17.13": own(*arms[1], ratio=2)})
+    found = report(
+        replace(record, trials=tuple(replace(t, workload="/o.c") for t in record.trials))
+    )
+    page = plain(show_page.show(found, details=False))
+    assert "Most changed: read 100 -> 140." in " ".join(page.split())
+    assert ("~-30" in page, "~-5" in page, "+40" in page) == (True, True, True)
+
+
 @pytest.mark.parametrize(
     ("call", "was", "now", "verdict"),
     [

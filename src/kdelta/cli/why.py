@@ -89,7 +89,9 @@ def why(
         own = {"not_counted": newest or None, "commits": made}
         print_json(page.fields(found, opened, known, **own))
     else:
-        say(f"\nMore: `kdelta explain {journal.folder.name}`; all of it: {journal.folder}")
+        arms = [journal.plan.arms[at].label for at in (0, -1)]
+        words = shlex.join(["kdelta", "explain", journal.folder.name, *arms])
+        say(f"\nMore: `{words}`; all of it: {journal.folder}")
 
 
 def _decided(study: spec.Study, runs: Path, means: Means) -> tuple[claims.Claim, RunJournal]:

@@ -171,7 +171,8 @@ def _show_merged(found: Merged) -> list[Line]:
     if not found.timed:
         equal, tone = sum(one.equal for one in found.counts), Tone.GOOD if found.equal else Tone.BAD
         told = f"{equal} of {plural(len(found.counts), 'count')} are equal to the instruction"
-        lines += paragraph(f"{told} on all {len(found.machines)} machines.", tone)
+        every = "both" if len(found.machines) == 2 else f"all {len(found.machines)}"
+        lines += paragraph(f"{told} on {every} machines.", tone)
         lines += _listed([_unequal(row) for row in found.counts if not row.equal])
     lines += paragraph(found.title, Tone.BOLD)
     names = shortened([one.name for one in found.machines], 32)

@@ -249,10 +249,12 @@ _FIELDS: dict[Instrument, tuple[str, _Data, tuple[str, ...], _Rows]] = {
 def _calls(ladders: Sequence[Ladder[Measure]], *, details: bool) -> Iterator[Line]:
     """Without details of the calls that changed, and all others as one; of one kernel of all."""
 
-    def row(call: str, often: Sequence[int | None], total: Sequence[int]) -> tuple[str, ...]:
+    def row(
+        call: str, often: Sequence[int | None], total: Sequence[int], mark: str = ""
+    ) -> tuple[str, ...]:
         calls = " -> ".join(str(n or ABSENT) for n in dict.fromkeys(often))
         each = (f"{n / of:,.0f}" if of else ABSENT for n, of in zip(total, often, strict=True))
-        delta = [f"{total[-1] - total[0]:+,}"] * (len(total) - 1)
+        delta = [f"{mark}{total[-1] - total[0]:+,}"] * (len(total) - 1)
         return (call, calls, *each, *(f"{n:,}" for n in total), *delta)
 
     for ladder in ladders:
@@ -261,7 +263,8 @@ def _calls(ladders: Sequence[Ladder[Measure]], *, details: bool) -> Iterator[Lin
             for call, total in spent:
                 often = [one.syscalls.get(call) for one in measures]
                 if details or len({*total}) != 1 or len(total) < 2 or len({*often}) > 1:
-                    rows.append(row(call, often, total))
+                    mark = "~" * (len(total) > 1 and counts.by_chance(measures, call))
+                    rows.append(row(call, often, total, mark))
                 else:
                     equal.append(total)
             if rows:
@@ -272,7 +275,8 @@ def _calls(ladders: Sequence[Ladder[Measure]], *, details: bool) -> Iterator[Lin
             named = ", ".join(
                 f"{arm} {side}".strip() for arm, side in zip(arms, sides, strict=True)
             )
-            told = f"instructions of one window of {measures[0].phase} by system call, {named}:"
+            told = f"instructions of one window of {measures[0].phase} by system call, {named}"
+            told += ", ~ as far as seeds move it:" if any("~" in one[-1] for one in rows) else ":"
             each = [f"each {side}".strip() for side in sides]
             heads = ("call", "calls", *each, *(side or "total" for side in sides))
             heads += ("delta",) * (len(arms) - 1)
@@ -302,7 +306,8 @@ def _within(report: Report[Measure], kept: Kept, *, details: bool) -> Iterator[L
             for call, total in spent:
                 often = [one.syscalls.get(call, 0) for one in measures]
                 told = within(call, [*zip(trees, often, total, strict=True)])
-                rows += [row(call, told)] if told else []
+                chance = not details and len(total) > 1 and counts.by_chance(measures, call)
+                rows += [row(call, told)] if told and not chance else []
             if rows := rows if details else rows[:_CALLS]:
                 changed = "changed most (with its sign), or " * (len(measures) > 1)
                 head = f"function of each that {changed}takes most:"

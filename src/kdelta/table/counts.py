@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
+from kdelta.ladder.calls import FAULTS
 from kdelta.ladder.counts import Measure
 from kdelta.ladder.evidence import ITERATION, State
 from kdelta.ladder.ladders import Ladder, LadderStep, Rung, RunLadders
@@ -222,13 +223,27 @@ def by_call(
             )
 
 
+def by_chance(measures: Sequence[Measure], call: str) -> bool:
+    """True where seeds move what a call takes as far as the kernels do, or it was not made here."""
+    if call == "[user space]":
+        each = [[*(one.program or ())] for one in measures]
+    else:
+        word = FAULTS if call == "[page faults]" else f"{call}()"
+        seeds = [one.places.get("", {}).values() for one in measures]
+        each = [sorted(sum(of[word]) for of in own if word in of) for own in seeds]
+        if call.isidentifier() and not any(one.syscalls.get(call) for one in measures):
+            return True  # wait4() of who started the program
+    return all(each) and each[0][0] <= each[-1][-1] and each[-1][0] <= each[0][-1]
+
+
 def _most_changed(ladder: Ladder[Measure]) -> str:
     """The system calls of a program that changed most, to go on with."""
-    return "".join(
-        f" Most changed: {', '.join(rows)}."
-        for *_, calls in by_call(ladder)
-        if (rows := [f"{call} {n[0]:,} -> {n[-1]:,}" for call, n in calls[:3] if n[0] != n[-1]])
-    )
+    told = ""
+    for _, measures, calls in by_call(ladder):
+        sure = [row for row in calls if row[1][0] != row[1][-1] and not by_chance(measures, row[0])]
+        rows = [f"{call} {n[0]:,} -> {n[-1]:,}" for call, n in sure[:3]]
+        told += f" Most changed: {', '.join(rows)}." * bool(rows)
+    return told
 
 
 def two_lengths(ladder: Ladder[Measure], rung: Rung[Measure]) -> str:
