@@ -685,6 +685,7 @@ def test_a_program_that_executes_more_itself_does_more(
         ("lookup_fast", 1, (2 * 10**6, 10**6), Verdict.UNDECIDED),
         ("lookup_fast", 2, (0, 10**6), Verdict.REGRESSION),  # inlined on the old kernel
         ("__zone_watermark_ok", 2, (0, 10**6), Verdict.UNDECIDED),
+        ("__text_poke", 2, (10**6, 2 * 10**6), Verdict.UNDECIDED),
         ("__zone_watermark_ok", 1, (10**6, 10**6), Verdict.SAME),
     ],
 )

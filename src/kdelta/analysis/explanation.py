@@ -36,6 +36,7 @@ from kdelta.sample import TOTAL, ArmRecord, FunctionCount, Outcome, TrialResult
 from kdelta.verdict.comparison import Comparison, Verdict
 
 USER = "[user]"  # all user-space code; it has no calls
+_SIZES = 4  # times as many instructions a function of another name may take and be the same
 _STANDS_OUT = 0.1  # share of the difference from which a function is named in the sentence
 _NAMED_AT_MOST = 4
 TOP = 15  # functions that are listed unless asked for more
@@ -323,6 +324,7 @@ def _renamed(rows: Sequence[FunctionDelta], whole: int) -> tuple[FunctionDelta, 
                 status=Presence.BOTH,
             )
             for name, was in pairs.items()
+            if _SIZES * min(sizes := (old[was].old or 0, new[name].new or 0)) >= max(sizes)
         )
     )
 

@@ -511,7 +511,7 @@ ROBOT_HEAD = re.compile(r"\s*%stddev\s+%change\s+%stddev\s*\Z")
 # The sign before a deviation is whatever a mail's encoding left of it.
 _ROBOT_SIDE = (
     r"(?P<SIDE>-?\d+(?:\.\d+)?(?:[eE][-+]?\d{1,4})?)"
-    r"(?:\s*(?:\u00c2?[^\w\s.%+-]|\+-)\s*(?P<SIDE_sd>\d+(?:\.\d+)?)%)?"
+    r"(?:\s*(?:[\u00c2\ufffd]?[^\w\s.%+-]|\+-)\s*(?P<SIDE_sd>\d+(?:\.\d+)?)%)?"
 )
 # A change of points is one of a share in percent.
 ROBOT_ROW = re.compile(

@@ -43,6 +43,7 @@ _RCU, _WOKEN = "RCU", "tasks of others"
 _BY_STATE = {
     "lookup_fast": (2000, None, "parts of paths: a link, as those of /sys, may lead elsewhere"),
     "__zone_watermark_ok": (500, 0, "zones of memory nearly full: other memory is free at boot"),
+    "__text_poke": (500, 0, "places of code that the kernel patches, of a static key"),
 }
 _LIMITS = ("setrlimit argument 1", "prlimit64 argument 2")
 # RLIMIT_CPU is the lowest number of all, and RLIMIT_RTTIME the highest.
