@@ -105,6 +105,7 @@ class Measure(CountReading):
     spent: dict[str, int] = field(default_factory=dict)  # see PhaseCounts
     syscalls: dict[str, int] = field(default_factory=dict)  # of a phase
     huge: float = 0.0  # pages that a window faulted in, of memory that nobody described
+    folders: int = 0  # that a program's arguments name, and of which the guest has its own
 
     @property
     def reading(self) -> CountReading:
@@ -168,7 +169,8 @@ class CountMethod(Method[Measure]):
         phases = [_phase_measure(used, counts) for counts in by_phase]
         total = _total(phases, [_sum(trial) for trial in used])
         total = replace(total, seeds=_seeds(used, (trial.exact.phases for trial in used)))
-        total = replace(total, huge=_huge(used[0]))
+        huge = _fact(used[0], UNDONE + _HUGE_FAULTS) / len(used[0].exact.phases[0].kernel)
+        total = replace(total, huge=huge, folders=_fact(used[0], "program_other_folders"))
         moved_by = _moved_by(used[0], varied)
         *phases, total = (replace(one, moved_by=moved_by) for one in (*phases, total))
         return tuple(phases), total
@@ -528,17 +530,13 @@ def _surprises(arms: Sequence[CountEvidence]) -> list[str]:
     for whose, of in (("process", "the program"), ("children", "its children")):
         each = ((seen[f"{whose}_{name}"], words, least) for name, words, least in _SURPRISING)
         told[f"the memory of {of}"] = [f"{n:,} {words}" for n, words, least in each if n >= least]
-    if others := seen["program_other_folders"]:
-        own = "arguments name folders of your machine, and the guest has its own"
-        told[own] = [f"{others} not taken by --file"]
     return [f"{what}: {', '.join(each)}" for what, each in told.items() if each]
 
 
-def _huge(trial: TrialRecord) -> float:
-    """Huge pages that were faulted in, over a trial's windows, for each of the first phase."""
+def _fact(trial: TrialRecord, name: str) -> int:
+    """A number that a trial's audit told, 0 without."""
     state = trial.result.state if trial.result else ()
-    found = [f.value for f in state if f.name == UNDONE + _HUGE_FAULTS and f.value.isdecimal()]
-    return sum(map(int, found[:1])) / len(trial.exact.phases[0].kernel)
+    return next((int(f.value) for f in state if f.name == name and f.value.isdecimal()), 0)
 
 
 def _handled(counts: ExactData) -> float:

@@ -58,7 +58,7 @@ def lines(
         yield from paragraph(f"{warned}.", Tone.BAD)
     if ladder.failing:
         yield from paragraph(f"{ladder.failing}.", Tone.BAD)
-    yield from paragraph(counts.huge_pages(ladder))
+    yield from paragraph(counts.not_meant(ladder))
     yield from paragraph(" ".join(_beside(found, opened)))
     yield ()
     yield from tables(ladder, counts)

@@ -172,13 +172,13 @@ def conclusion(report: RunLadders[Measure], ladder: Ladder[Measure]) -> Iterator
     calls = _most_changed(ladder)
     if not ladder.steps:
         yield from paragraph(f"{ladder.name}: {_no_step(report, ladder)}{calls}", Tone.BOLD)
-        yield from paragraph(huge_pages(ladder))
+        yield from paragraph(not_meant(ladder))
         return
     largest, *others = ladder.steps
     yield from paragraph(
         f"{ladder.name}: {change(largest, ladder.unit, report.step_percent)}.{calls}", Tone.BOLD
     )
-    yield from paragraph(huge_pages(ladder))
+    yield from paragraph(not_meant(ladder))
     if others:
         yield from paragraph(f"Other steps above {report.step_percent:g} %:")
     for step in others:
@@ -199,6 +199,13 @@ def huge_pages(ladder: Ladder[Measure]) -> str:
     mend = "" if taken else ": for base pages add madvise(MADV_NOHUGEPAGE)"
     each = ", ".join(dict.fromkeys(f"{total.huge:g}" for total in known))
     return f"Its memory came in huge pages ({each} a window){mend}."
+
+
+def not_meant(ladder: Ladder[Measure]) -> str:
+    """What the author of a C file or a program may not have meant, "" where nothing is."""
+    others = any(rung.total and rung.total.folders for rung in ladder.rungs)
+    told = "Its arguments name folders of which the guest has its own: --file takes small ones."
+    return " ".join(filter(None, (told * others, huge_pages(ladder))))
 
 
 def by_call(
