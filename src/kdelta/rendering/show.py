@@ -275,14 +275,15 @@ def _calls(ladders: Sequence[Ladder[Measure]], *, details: bool) -> Iterator[Lin
             named = ", ".join(
                 f"{arm} {side}".strip() for arm, side in zip(arms, sides, strict=True)
             )
-            told = f"instructions of one window of {measures[0].phase} by system call, {named}"
-            told += ", ~ as far as seeds move it:" if any("~" in one[-1] for one in rows) else ":"
+            told = f"instructions of one window of {measures[0].phase} by system call, {named}:"
             each = [f"each {side}".strip() for side in sides]
             heads = ("call", "calls", *each, *(side or "total" for side in sides))
             heads += ("delta",) * (len(arms) - 1)
             if rows:
                 table = table_of(heads, rows, right=heads[1:])
                 yield from ((), *paragraph(told, Tone.BOLD), *table)
+                if any("~" in one[-1] for one in rows):
+                    yield from ((), *paragraph("~: the seeds move it as far as the kernels do"))
 
 
 def _within(report: Report[Measure], kept: Kept, *, details: bool) -> Iterator[Line]:
