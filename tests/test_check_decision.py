@@ -22,6 +22,7 @@ from kdelta.check.page import CheckPage, ClaimVerdict, DeclaredClaim, Effect, Ru
 from kdelta.cli.check import _Check
 from kdelta.cli.main import cli
 from kdelta.errors import KdeltaError, SpecError, StoreError
+from kdelta.journal.files import held
 from kdelta.kernels.kernel import Kernel
 from kdelta.metric import Grade
 from kdelta.rendering import check as view
@@ -466,6 +467,10 @@ def test_an_interrupted_check_says_what_is_kept_and_is_resumed(
         ended = CliRunner().invoke(cli, again)
         assert why in f"{ended.output} {ended.exception}"
     (folder / "check.json").write_text(asked)
+    (folder / "page.html").write_text("of who holds it")
+    with held(folder):
+        assert "is being executed by" in str(CliRunner().invoke(cli, again).exception)
+    assert (folder / "page.html").read_text() == "of who holds it"
     (folder / "page.json").symlink_to(tmp_path / "elsewhere")
     assert isinstance(CliRunner().invoke(cli, again).exception, StoreError)
     (folder / "page.json").unlink()

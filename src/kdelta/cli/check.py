@@ -259,22 +259,22 @@ def _kept(runs: Path, means: options.Means) -> Iterator[tuple[Path, str]]:
             raise SpecError("it is no UTF-8", place=quoted(odd[0]), action="rename it")
         folder = files.new_folder(runs, "check", datetime.now(UTC))
         files.write(folder / _ASKED, _Asked(str(Path.cwd()), tuple(words)))
-    try:
-        with files.held(folder):
-            asked = _asked(folder)
-            yield folder, shlex.join(["kdelta", "check", *map(_elsewhere, asked.words)])
-    except (KeyboardInterrupt, InfraError):
-        (folder / _HTML).unlink(missing_ok=True)  # it would load itself for ever
-        again = ["kdelta", "resume", str(folder), *["--trust"] * means.trust]
-        again += ["--qemu", means.wanted_qemu] if means.wanted_qemu else []
-        _report(f"kept: downloads, builds and counts; go on with: {shlex.join(again)}")
-        raise
-    except SpecError:
-        for name in (_HTML, _ASKED, "lock"):  # what was asked cannot be checked
-            (folder / name).unlink(missing_ok=True)
-        with contextlib.suppress(OSError):
-            folder.rmdir()
-        raise
+    with files.held(folder):  # or the page is another process's
+        try:
+            words = map(_elsewhere, _asked(folder).words)
+            yield folder, shlex.join(["kdelta", "check", *words])
+        except (KeyboardInterrupt, InfraError):
+            (folder / _HTML).unlink(missing_ok=True)  # it would load itself for ever
+            again = ["kdelta", "resume", str(folder), *["--trust"] * means.trust]
+            again += ["--qemu", means.wanted_qemu] if means.wanted_qemu else []
+            _report(f"kept: downloads, builds and counts; go on with: {shlex.join(again)}")
+            raise
+        except SpecError:
+            for name in (_HTML, _ASKED, "lock"):  # what was asked cannot be checked
+                (folder / name).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+            raise
 
 
 def _elsewhere(word: str) -> str:
