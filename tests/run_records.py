@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from kdelta import sample
 from kdelta.journal import results
-from kdelta.journal.run import BISECTION, RunJournal, RunRecord
+from kdelta.journal.run import RunJournal, RunRecord
 from kdelta.study import spec
 from kdelta.study.plan import make_plan
 
@@ -84,7 +84,7 @@ def of_its_arms(record: RunRecord) -> RunRecord:
 
 def kept(record: RunRecord, folder: Path) -> Path:
     """The run on the disk, with the results that its trials have; its folder."""
-    if not record.title.startswith(BISECTION):
+    if not record.bisection:
         record = of_its_arms(record)
     RunJournal.create(folder, record)
     for trial in record.trials:

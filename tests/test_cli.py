@@ -93,29 +93,26 @@ def test_help_lists_every_command_and_exit_code() -> None:
     assert max(map(len, done.stdout.splitlines())) <= 100
 
 
+def of_code(*lines: str) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-c", "\n".join(("import os, signal, sys", *lines))]
+    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+
+
 def test_help_imports_nothing_heavy() -> None:
-    code = (
-        "import sys\nfrom kdelta.cli.main import main\n"
-        "try: main(['--help'])\nexcept SystemExit: pass\n"
-        "heavy = {'rich', 'qemu', 'elftools', 'asyncio', 'msgspec', 'jinja2'}\n"
-        "print('HEAVY', sorted(heavy & set(sys.modules)))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    done = of_code(
+        "from kdelta.cli.main import main",
+        "try: main(['--help'])\nexcept SystemExit: pass",
+        "heavy = {'rich', 'qemu', 'elftools', 'asyncio', 'msgspec', 'jinja2'}",
+        "print('HEAVY', sorted(heavy & set(sys.modules)))",
     )
     assert done.stdout.endswith("HEAVY []\n")
 
 
 def test_ctrl_c_while_modules_are_read_is_silent() -> None:
-    code = (
-        "import os, signal, sys\nfrom kdelta.cli import start\n"
-        "class Reader:\n"
-        "    def find_spec(self, name, *_):\n"
-        "        os.kill(os.getpid(), signal.SIGINT)\n"
-        "sys.meta_path.insert(0, Reader())\nstart.main()"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+    done = of_code(
+        "from kdelta.cli import start\nclass Reader:",
+        "    def find_spec(self, name, *_): os.kill(os.getpid(), signal.SIGINT)",
+        "sys.meta_path.insert(0, Reader())\nstart.main()",
     )
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
 

@@ -269,6 +269,9 @@ FORGERIES: dict[str, tuple[Callable[[Files], object], str]] = {
         plan(lambda p: p["trials"].pop()), "its title, rounds or trials are not",
     ),
     "more rounds": (plan(lambda p: p.update(rounds=100)), "its title, rounds or trials are"),
+    "a bisection by its title": (
+        plan(lambda p: p.update(title="bisection of x")), "its title, rounds or trials are",
+    ),
     "another title": (plan(lambda p: p.update(title="x")), "its title, rounds or trials are"),
     "another name of a kernel": (
         plan(lambda p: p["arms"][ARM].update(label="6.17.9")), "or its arms have no names of",

@@ -416,7 +416,7 @@ def test_what_the_mail_does_not_declare_is_asked_by_its_option(tmp_path: Path) -
     latency = next(form for form in FORMS if not form.better)
     said = sentence(asked(tmp_path, latency.mail))
     assert "no rows of lmbench3 with a known direction" in said
-    other = ANSWERED.mail.replace(": x\n", ": unixbench.other -49.0% regression\n", 1)
+    other = ANSWERED.mail.replace(": x\n", ": unixbench.other, -49.0% regression\n", 1)
     assert 'names "unixbench.other", of which the table has no row' in sentence(
         asked(tmp_path, other)
     )

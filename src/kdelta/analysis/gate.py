@@ -56,8 +56,10 @@ class GateCase:
         """From a kernel to another; None where one was not counted."""
         if self.old is None or self.new is None:
             return None
-        values, of = {"old_value": self.old, "new_value": self.new}, self.operation
-        return LadderStep(old=old, new=new, **values, operation=of, comparison=self.comparison)
+        return LadderStep(
+            old=old, new=new, old_value=self.old, new_value=self.new,
+            operation=self.operation, comparison=self.comparison,
+        )  # fmt: skip
 
     @property
     def open_question(self) -> bool:

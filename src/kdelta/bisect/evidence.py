@@ -21,7 +21,7 @@ from msgspec.structs import replace as filled
 from kdelta.bisect.history import Commit
 from kdelta.bisect.journal import BisectStep, Journal, Point
 from kdelta.bisect.search import LIKE, Likeness, Mark, Position, locate
-from kdelta.journal.run import BISECTION, RunRecord
+from kdelta.journal.run import RunRecord
 from kdelta.kernels.kernel import Kernel
 from kdelta.ladder.counts import CountEvidence, CountMethod, Measure
 from kdelta.ladder.evidence import compare_arms, crossing, gather, obstacles
@@ -141,7 +141,7 @@ def record(journal: Journal, *, extra: BisectStep | None = None) -> RunRecord:
     return RunRecord(
         run_id=journal.state.run_id,
         name=study.name,
-        title=f"{BISECTION}{study.scenarios[0]} from {' to '.join(study.kernels)}",
+        title=f"bisection of {study.scenarios[0]} from {' to '.join(study.kernels)}",
         seed=0,
         rounds=1 + max((trial.round for trial in trials), default=0),
         created=journal.state.created,
@@ -149,6 +149,7 @@ def record(journal: Journal, *, extra: BisectStep | None = None) -> RunRecord:
         study=study,
         arms=tuple(arms),
         trials=tuple(sorted(trials, key=lambda trial: trial.index)),
+        bisection=True,
     )
 
 

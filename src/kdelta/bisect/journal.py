@@ -208,8 +208,8 @@ def _read(folder: Path) -> Journal | None:
 
 
 def _is_sound(state: BisectState) -> bool:
-    """True when points are called otherwise each, no end is marked as the other, and each step is
-    of a point, and measured there or at one of the same image, unless it is a SKIP.
+    """True when points, labels, steps and trials are once there, no end has the other's mark, and
+    each step is of a point, and a SKIP, measured, or of the image of one that was.
     """
     keys = [point.key for point in state.points]
     steps = {step.key: step for step in state.steps}

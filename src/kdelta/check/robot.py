@@ -302,7 +302,7 @@ def chosen(report: RobotReport, metric: str) -> RobotRow:
         raise SpecError(
             f"the table has no row {metric}", place=report.place, action=known(metric, named)
         )
-    own, subject = report.own, report.subject.split()
+    own, subject = report.own, [word.rstrip(",;:") for word in report.subject.split()]
     absent = [word for word in subject if word.startswith(f"{report.suite}.") and word not in named]
     if absent:
         cause = f"its Subject names {quoted(absent[0], 80)}, of which the table has no row"

@@ -31,7 +31,7 @@ from kdelta.files import called
 from kdelta.guests import qemu
 from kdelta.host import leases
 from kdelta.journal.files import new_folder
-from kdelta.journal.run import BISECTION, RunJournal, RunRecord, unfinished
+from kdelta.journal.run import RunJournal, RunRecord, unfinished
 from kdelta.journal.status import Assignments
 from kdelta.kernels import debian, reference
 from kdelta.kernels.kernel import Kernel
@@ -182,7 +182,7 @@ def started(
 def go_on(folder: Path, means: options.Means) -> None:
     """Finish an interrupted run."""
     opened = RunJournal.open(folder)
-    if opened.plan.title.startswith(BISECTION):
+    if opened.plan.bisection:
         action = "give the command of the bisection again"
         raise SpecError("a bisection is not resumed as a run", place=str(folder), action=action)
     with opened.executing():

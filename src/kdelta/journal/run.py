@@ -34,8 +34,7 @@ from kdelta.sample import ArmRecord, Count, Instrument, Outcome, TrialRecord, Tr
 from kdelta.study import spec
 from kdelta.study.plan import make_plan
 
-FORMAT = 5
-BISECTION = "bisection of "  # how the title of a run begins that is one
+FORMAT = 6
 RUNS = files.FolderKind(file="run.json", word="run", first="make one with: kdelta run STUDY")
 _STUDY, _ATTEMPTS, _FINISHED = "study.toml", "attempts.json", ".finished.json"
 _of_what = attrgetter("arm", "round", "workload", "scenario")  # of a trial
@@ -56,6 +55,7 @@ class _Planned(msgspec.Struct, frozen=True, kw_only=True):
     arms: tuple[ArmRecord, ...]
     trials: tuple[TrialRecord, ...]
     subjects: dict[str, str] = {}  # label of an arm -> what its commit is called
+    bisection: bool = False  # its arms and trials were chosen on the way
 
     def fields(self) -> dict[str, Any]:
         """These fields by name."""
@@ -333,7 +333,7 @@ def _follows(run: RunRecord) -> bool:
     each = len(run.arms) // len(machines)
     placed = [arm.axes for arm in run.arms] == [axes for axes in machines for _ in range(each)]
     whole = len({arm for arm, *_ in planned}) == len(run.arms)
-    return run.title.startswith(BISECTION) or (plain and own == planned and placed and whole)
+    return run.bisection or (plain and own == planned and placed and whole)
 
 
 def _without_result(trial: TrialRecord) -> TrialRecord:

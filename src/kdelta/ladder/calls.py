@@ -147,11 +147,8 @@ def weighed_by_work_left(found: Comparison, old: CountReading, new: CountReading
 
 def by_state(rows: Sequence[FunctionCount]) -> dict[str, int]:
     """How often functions were entered that the state of the machine decides on."""
-    found = Counter[str]()
-    for row in rows:
-        if row.function in _BY_STATE:
-            found[row.function] += row.calls
-    return dict(found)
+    each = {name: sum(row.calls for row in rows if row.function == name) for name in _BY_STATE}
+    return {name: times for name, times in each.items() if times}
 
 
 def program_apart(

@@ -33,7 +33,7 @@ from kdelta.journal import artifacts
 from kdelta.journal.bundle import RUN, Difference, differing
 from kdelta.journal.files import MOST_BYTES, read
 from kdelta.journal.results import trial_folder
-from kdelta.journal.run import BISECTION, RunRecord
+from kdelta.journal.run import RunRecord
 from kdelta.kernels.image import unpacked_kernel
 from kdelta.kernels.kernel import Kernel
 from kdelta.kernels.reference import resolve
@@ -114,7 +114,7 @@ class Recount:
             yield f"it was made at {quoted(record.created, 60)}, which is no time that has been"
         elif f"-{created:%Y%m%d-%H%M%S}" not in record.run_id:
             yield f"run {quoted(record.run_id, 80)} was not made at {record.created}"
-        if record.title.startswith(BISECTION):
+        if record.bisection:
             self.unknown["that a bisection has all of its trials: it chose them on its way"] = None
             return
         named = arms.of_identities(study, [arm.kernel for arm in record.arms])
@@ -365,8 +365,8 @@ class Recount:
         def hits(_reading: Reading) -> tuple[TraceData, Sequence[str]]:
             return result.traced or TraceData(), ()  # its text alone can be made again
 
-        measured = counts if repeats else timed.measured(load, facts)
-        measured = measured if result.traced is None else hits
+        times = counts if repeats else timed.measured(load, facts)
+        measured = hits if result.traced else times
         lacked = result.skip is not None and result.skip.kind is SkipKind.NOT_PERMITTED
         status, asked = facts.workload_exit or 0, facts.asked
         seen = {*unlike(asked, facts.guest)} if asked and facts.guest else set[str]()
