@@ -47,7 +47,7 @@ MAX_FUNCTION = 60
 # what a C file does before main(), what verify makes again, and completion by type; then by thirty,
 # for run folders, bisections and checks that are held against what they say they are, and for
 # calls of a program that seeds move.
-SOURCE_LINES = 56_228
+SOURCE_LINES = 56_233
 SOURCE_MODULES = 181
 TEST_LINES = 41_480
 DOCUMENT_WORDS = 32_170

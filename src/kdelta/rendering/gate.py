@@ -68,7 +68,9 @@ def _conclusion(found: GateResult) -> str:
     if not found.cases:
         return "UNDECIDED: nothing was compared; the runs have no scenario in common."
     if found.undecided:
-        return f"UNDECIDED: nothing fails, and {plural(left, 'scenario')} cannot be judged."
+        apart = next((c.comparison.crossing for c in found.cases if c.open_question), "")
+        why = f", as the builds differ ({apart})" * bool(apart)
+        return f"UNDECIDED: nothing fails, and {plural(left, 'scenario')} cannot be judged{why}."
     return f"PASS: {plural(len(found.cases), 'scenario')}, none to fail on."
 
 

@@ -575,15 +575,18 @@ def _survey_steps(found: Survey) -> Iterator[Line]:
         for rung in ladder.rungs
         if (judged := rung.comparison) and judged.verdict is Verdict.UNDECIDED
     ]
+    largest = max(left, key=lambda each: each[2].factor, default=None)
     many = plural(len(left), "undecided comparison")
+    if largest and (apart := largest[2].crossing):
+        many += f", the largest of builds that differ ({apart})"
     also, none = (f" and {many}", f" is decided: {many}") if left else ("", "")
     steps = f"{plural(len(found.changes), 'step')} {above}{also}, the largest first:"
     head = steps if found.changes else f"No step {above}{none}."
     yield from paragraph(head, Tone.BOLD)
     for change in found.changes:
         yield from _survey_step(change)
-    if left:
-        ladder, rung, judged = max(left, key=lambda each: each[2].factor)
+    if largest:
+        ladder, rung, judged = largest
         where = f"{ladder.name}, {rung.previous} -> {rung.label}"
         told = f"The largest that is undecided: {where}: {'; '.join(judged.reasons)}."
         yield from paragraph(told, Tone.BOLD)
