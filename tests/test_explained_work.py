@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from msgspec import structs
 
 from kdelta.analysis.calls import CauseKind, difference
-from kdelta.analysis.explanation import Explanation, Presence, StringBytes, explain
+from kdelta.analysis.explanation import Explanation, Presence, StringBytes, explain, rest
 from kdelta.analysis.work import Called, KindDelta, WorkExplanation, compared
 from kdelta.cli import explain as explain_cli
 from kdelta.errors import SpecError
@@ -29,7 +29,7 @@ from kdelta.rendering import explain as page
 from kdelta.rendering.explain import Scale
 from kdelta.rendering.explain import cause_sentence as cause_told
 from kdelta.rendering.formats import written
-from kdelta.rendering.sentences import difference_sentences
+from kdelta.rendering.sentences import by_function, difference_sentences, may_have_moved
 from kdelta.table.columns import plain
 from ladder_records import PAGES, ladder
 from run_records import kept
@@ -246,7 +246,9 @@ def test_two_functions_that_nearly_cancel_are_added_up(found: Explanation) -> No
     told = difference_sentences(replace(found, rising=(rows[1],), falling=(rows[0],)), None, None)[
         1
     ]
-    assert "unmap_page_range -5244.0, __zap_vma_range +4756.0, all others +856.1." in told
+    assert (
+        "unmap_page_range -5244.0 (vanished), __zap_vma_range +4756.0, all others +856.1." in told
+    )
     assert (
         "unmap_page_range and __zap_vma_range sum to -488.0, which may be code that moved" in told
     )
@@ -260,6 +262,28 @@ def test_two_functions_that_nearly_cancel_are_added_up(found: Explanation) -> No
     ]
     moved = replace(found, rising=(three[0], three[2]), falling=(three[1],))
     assert "protection and range sum to -32.0," in difference_sentences(moved, None, None)[1]
+
+
+def test_what_one_kernel_alone_runs_may_have_moved(found: Explanation) -> None:
+    """prep_new_page() and access_error() are inlined in the new kernel, 6.12 to 6.17."""
+    rows = [
+        replace(found.functions[0], function=name, delta=delta * PAGES, status=status)
+        for name, delta, status in (
+            ("post_alloc_hook", 56, Presence.NEW),
+            ("css_rstat_updated", 48, Presence.BOTH),
+            ("access_error", -21, Presence.VANISHED),
+            ("prep_new_page", -20, Presence.VANISHED),
+        )
+    ]
+    moved = replace(
+        found, functions=tuple(rows), rising=tuple(rows[:2]), falling=(), rest=rest((), 0)
+    )
+    assert "What one kernel alone runs is +56.0 and -41.0 of it, which may" in by_function(moved)
+    assert may_have_moved(moved)
+    cut = replace(moved, rest=rest(rows[:1], PAGES))  # of others, whose sums nobody has
+    none = replace(moved, functions=tuple(rows[:2]))
+    for other in (cut, none):
+        assert not may_have_moved(other)
 
 
 def test_fewer_string_instructions_may_handle_as_much(

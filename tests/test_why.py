@@ -14,6 +14,7 @@ from click.testing import CliRunner
 import kernel_tree
 import ladder_records
 from kdelta import workload
+from kdelta.analysis.calls import explained
 from kdelta.analysis.claims import claim
 from kdelta.analysis.explanation import explain
 from kdelta.check import commit, interval
@@ -23,6 +24,7 @@ from kdelta.cli import why as asked
 from kdelta.cli.main import cli
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
+from kdelta.probes.calls import PathNode
 from kdelta.rendering import sentences, why
 from kdelta.sample import TrialResult
 from kdelta.source.tree_reference import Variant
@@ -134,6 +136,20 @@ def test_a_change_that_is_spread_names_its_first_functions() -> None:
     assert said in text, text
 
 
+def test_the_change_is_told_by_call_paths_where_they_are_known() -> None:
+    record = ladder_records.ladder()
+    found, known = claim(record), {"mprotect": load("mprotect")}
+    own = found.explanation
+    assert own
+    sides = [[[PathNode(-1, "walk", 1, n)]] for n in (own.old_value or 0, own.new_value or 0)]
+    paths = explained(own, *sides)
+    told = " ".join(plain(why.lines(found, None, known, "", paths)).split())
+    assert "The largest change is 6.16.12 -> 6.17.13. The largest is +" in told
+    assert "walk: its own code, called" in told
+    assert "By function" not in told
+    assert any("walk: its own" in one for one in why.fields(found, None, known, paths)["sentences"])
+
+
 @pytest.mark.parametrize(
     ("word", "means"),
     [
@@ -150,19 +166,20 @@ def test_a_word_means_a_scenario(word: str, means: str) -> None:
 @pytest.mark.parametrize(
     ("word", "told"),
     [
-        ("mincore", "names 6 scenarios; name one, such as mincore:"),
-        ("pipe", "names 15 scenarios; name one, such as control:pipe"),
+        ("mincore", "names 6 scenarios; choose one of these: kdelta why SCENARIO 6.16"),
+        ("pipe", "names 15 scenarios; choose one of these: kdelta why"),
         ("munmapp", "did you mean munmap?"),
         ("mprotekt", "did you mean mprotect?"),
-        ("page faults", "names 46 scenarios; name one, such as demand_fault:"),
+        ("page faults", "names 46 scenarios; choose one"),
         ("nowhere", "names no scenario"),
     ],
 )
 def test_a_word_that_means_several_or_none_is_answered_with_a_list(word: str, told: str) -> None:
     ended = CliRunner().invoke(cli, ["why", word, "6.16", "6.17"])
-    assert ended.exception
+    assert isinstance(ended.exception, SpecError)
     assert told in str(ended.exception)
-    assert ("  mincore:no_thp_pte_scan_64m " in ended.stderr) is (word == "mincore")
+    listed = [line.split()[0] for line in ended.exception.lines]
+    assert ("mincore:no_thp_pte_scan_64m" in listed) is (word == "mincore")
 
 
 # ---- the commits of the interval -----------------------------------------------------------------

@@ -136,7 +136,7 @@ def _print(
         work = None if form else recorded.work()
     with contextlib.suppress(SpecError):
         difference = None if form else recorded.paths(found).difference
-    sentences = difference_sentences(found, difference, work)
+    sentences = difference_sentences(whole, difference, work)
     told: dict[str, Any] = {"details": details, "sentences": sentences}
     if not calls:
         print_found(form, page, found, **told)

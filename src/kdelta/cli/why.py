@@ -14,6 +14,7 @@ import click
 
 from kdelta import workload
 from kdelta.analysis import claims, explanation
+from kdelta.analysis.calls import CallExplanation
 from kdelta.analysis.explanation import Explanation
 from kdelta.bisect import history
 from kdelta.bisect.journal import Point
@@ -24,13 +25,18 @@ from kdelta.cli.options import Means
 from kdelta.cli.printing import print_json, print_lines, reporting, say
 from kdelta.cli.report import not_counted
 from kdelta.cli.run import answered, check_scenarios, expanded, started
-from kdelta.errors import SpecError
+from kdelta.codegen.table import Recorded
+from kdelta.errors import KdeltaError, SpecError
 from kdelta.journal.run import RunJournal
 from kdelta.kernels import debian
+from kdelta.printable import quoted
+from kdelta.rendering import sentences
 from kdelta.rendering import why as page
 from kdelta.run import exact
 from kdelta.source import tree as trees
 from kdelta.study import spec
+from kdelta.study.probes import CALLS
+from kdelta.table.columns import short
 from kdelta.verdict.comparison import LEAST_SEEDS, Verdict
 
 
@@ -56,11 +62,7 @@ def why(
     """
     if old == new:
         raise SpecError(f"{old} and {new} are one kernel", action="name two")
-    what = workload.full_reference(what)
-    several = [] if workload.is_reference(what) else workload.fitting(what)
-    for name in several if len(several) > 1 else ():  # a list to choose from
-        say(f"  {name:<31} {workload.parse_reference(name)[1].summary}", err=True)
-    named = workload.chosen(what)
+    named = _one(workload.full_reference(what), old, new)
     if tree:
         if means.pools:
             raise SpecError("commits are counted on this machine", action="leave out --on")
@@ -76,10 +78,11 @@ def why(
     newest = not_counted(found.report.ladders[0])
     opened = _opened(found)
     change = page.first_change(found, opened)
+    netted = _netted(change, journal, runs, means)
     if not as_json:
         again = shlex.join(["kdelta", "why", what, old, newest])
         newer = f"{newest}, the newest kernel of the archive, was not counted: `{again}`."
-        print_lines(page.lines(found, opened, known, newer * bool(newest)))
+        print_lines(page.lines(found, opened, known, newer * bool(newest), netted))
     made = list[Undone]()
     if tree and change:
         made = _name_commit(found, change, tree, means, silent=as_json)
@@ -87,11 +90,29 @@ def why(
         say("\nNo commit is searched: there is no change that functions explain.")
     if as_json:
         own = {"not_counted": newest or None, "commits": made}
-        print_json(page.fields(found, opened, known, **own))
+        print_json(page.fields(found, opened, known, netted, **own))
     else:
         arms = [journal.plan.arms[at].label for at in (0, -1)]
         words = shlex.join(["kdelta", "explain", journal.folder.name, *arms])
+        if netted:
+            words += f"`, `kdelta explain {shlex.quote(netted.explanation.run_id)} --calls"
         say(f"\nMore: `{words}`; all of it: {journal.folder}")
+
+
+def _one(what: str, old: str, new: str) -> str:
+    """The one scenario that is asked for.  Raises SpecError with a list to choose from."""
+    several = [] if workload.is_reference(what) else workload.fitting(what)
+    if len(several) < 2:
+        return workload.chosen(what)
+    wide = max(map(len, several))
+    raise SpecError(
+        f"{quoted(what)} names {len(several)} scenarios",
+        action=f"choose one of these: {shlex.join(['kdelta', 'why', 'SCENARIO', old, new])}",
+        lines=[
+            f"  {name:<{wide}}  {short(workload.parse_reference(name)[1].summary, 75 - wide)}"
+            for name in several
+        ],
+    )
 
 
 def _decided(study: spec.Study, runs: Path, means: Means) -> tuple[claims.Claim, RunJournal]:
@@ -117,6 +138,26 @@ def _opened(found: claims.Claim) -> Explanation | None:
     if rung is None or rung.previous is None or found.exact is None:
         return None
     return explanation.explain(found.exact, rung.previous, rung.label)
+
+
+def _netted(
+    change: Explanation | None, journal: RunJournal, runs: Path, means: Means
+) -> CallExplanation | None:
+    """The change by call paths, counted once more, where functions alone leave it open."""
+    if change is None or not sentences.may_have_moved(change):
+        return None
+    say("code may have moved between functions: both are counted with call paths", err=True)
+    labels = [arm.label for arm in journal.plan.arms]
+    ends = [journal.study.kernels[labels.index(one)] for one in (change.old, change.new)]
+    try:
+        study = spec.with_settings(journal.study, kernels=ends, rounds=1, probes=[CALLS])
+        again = started(study, runs, means)
+        record = answered(again)
+        whole = explanation.explain(record, change.old, change.new)
+        return Recorded(again.folder, record, whole, None).paths(whole)
+    except KdeltaError as error:  # what is known is printed, whatever ends this
+        say(f"no call paths: {error}", err=True)
+        return None
 
 
 def _name_commit(

@@ -76,7 +76,7 @@ def run_files(record: RunRecord) -> Iterator[tuple[str, str]]:
         prefix += f"{ladder.point}-" if ladder.point else ""
         name = re.sub(r"[^A-Za-z0-9._+~-]", "_", f"explain-{prefix}{step.old}-{step.new}")[:200]
         own = explanation.shortened(found, explanation.TOP)
-        yield f"{name}.txt", plain(explain.show(own, sentences.difference_sentences(own)))
+        yield f"{name}.txt", plain(explain.show(own, sentences.difference_sentences(found)))
         yield from _in_formats(name, explain, found)
 
 

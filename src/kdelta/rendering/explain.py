@@ -38,6 +38,7 @@ from kdelta.table.columns import (
     Span,
     Tone,
     builds_apart,
+    crossed_by,
     first_that_fits,
     paragraph,
     short,
@@ -49,6 +50,7 @@ PATH_LENGTH = "This is path length. Whether it costs time is for a timing run on
 _LEGEND = "x without: new/old of all, if the function cost nothing on both kernels."
 _NAME_WIDTH = 40
 _OPTION_FUNCTIONS = 6  # of the code of options, by name
+_FIRST = 2  # sentences: how much, and by which functions
 _BYTES = "bytes by string instructions"
 # Of an explanation, which windows it is of.
 _WINDOWS = ("run_id", "workload", "scenario", "phase", "old", "new", "operation", "operations")
@@ -110,11 +112,17 @@ def _short(each: float) -> str:
 def _opening(found: Explanation, sentences: Sequence[str] = ()) -> list[Line]:
     phase = "" if found.phase == TOTAL else f", phase {found.phase}"
     comparison, name = found.comparison, told_name(found.workload, found.scenario)
-    claim = (
-        f"{name}{phase}: {comparison.verdict} from {found.old} to"
-        f" {found.new}, {comparison.grade}: {'; '.join(comparison.reasons)}"
-    )
-    lines = list(paragraph(claim, VERDICT_TONES[comparison.verdict]))
+    claim = f"{name}{phase}: {comparison.verdict} from {found.old} to {found.new}"
+    reasons = f"{comparison.grade}: {'; '.join(comparison.reasons)}"
+    invalid, tone = comparison.verdict is Verdict.INVALID, VERDICT_TONES[comparison.verdict]
+    if invalid or not sentences:  # no claim is before its reasons
+        lines = [*paragraph(f"{claim}, {reasons}", tone)]
+    else:
+        how = crossed_by([comparison]) if comparison.verdict is Verdict.UNDECIDED else ""
+        (net, *why), sentences = sentences[:_FIRST], sentences[_FIRST:]
+        told = " ".join((f"{net[:1].lower()}{net[1:]}", *why))
+        lines = [*paragraph(f"{claim}{f', built {how}' * bool(how)}: {told}", tone)]
+        lines += paragraph(f"{reasons}.")
     for warned in found.debugging:
         lines += paragraph(warned, Tone.BAD)
     if comparison.failing:
@@ -123,13 +131,12 @@ def _opening(found: Explanation, sentences: Sequence[str] = ()) -> list[Line]:
         lines += paragraph(builds_apart(found.old, found.new, comparison), Tone.WARN)
     for copy in found.copies:
         lines += paragraph(copy, Tone.FAINT)
-    if comparison.verdict is Verdict.INVALID and not found.refused:
+    if invalid and not found.refused:
         lines += paragraph("shown by --force: INVALID, no claim rests on this table", Tone.BAD)
     if sentences:
         lines += [(), *paragraph(" ".join(sentences))]
     if found.refused:
         forced = "No function is ranked; --force ranks them, marked INVALID."
-        invalid = comparison.verdict is Verdict.INVALID
         lines += paragraph(forced if invalid else "There is nothing to rank.")
     return lines
 

@@ -9,9 +9,9 @@ from itertools import combinations, takewhile
 from operator import itemgetter
 from typing import Any
 
-from kdelta.analysis.calls import Branch, CallDifference, Cause, walked
+from kdelta.analysis.calls import Branch, CallDifference, CallExplanation, Cause, walked
 from kdelta.analysis.claims import Claim, Headline
-from kdelta.analysis.explanation import Explanation
+from kdelta.analysis.explanation import Explanation, FunctionDelta, Presence
 from kdelta.analysis.work import Called, KindDelta, WorkExplanation
 from kdelta.ladder.evidence import ITERATION
 from kdelta.ladder.ladders import Ladder, Rung
@@ -70,7 +70,7 @@ def difference_sentences(
     why = _why(found, calls, scale)
     if why.endswith(_MOVED):
         why = f"{why[:-1]}: a run with --probe calls tells."
-    told = [_net(found, scale), *option_sentences(found), why]
+    told = [_net(found, scale), why, *option_sentences(found)]
     if work:
         told += [_kinds(found, work, scale), _calls(work, scale), _memory(found, work, scale)]
     old, new = found.old_compiler, found.new_compiler
@@ -103,15 +103,25 @@ def _why(
     if calls:
         return _why_by_calls(calls, scale)
     ranked = found.leading[:_NAMED]
-    parts = [f"{called(row)} {scale.signed(row.delta)}" for row in ranked]
+    parts = [
+        f"{called(row)} {scale.signed(row.delta)}" + f" ({row.status})" * bool(row.status)
+        for row in ranked
+    ]
     rest = (found.delta or 0) - sum(row.delta for row in ranked)
     spread = ""
     if parts and 2 * abs(rest) > abs(found.delta or 0):
         spread = "spread, the largest parts are "
         parts.append(f"all others {scale.signed(rest)}")
     text = f"{head} {spread}{', '.join(parts)}." if parts else ""
-    # What is left of two changes that go two ways, as a share of the larger, which is first.  Code
-    # moves into or out of a function that one kernel alone runs; in two others nobody knows.
+    return text + _moved(found, ranked, scale)
+
+
+def _moved(found: Explanation, ranked: Sequence[FunctionDelta], scale: Scale) -> str:
+    """Where code may have moved between functions: two of those named that nearly cancel, as a
+    share of the larger, which is first; else what one kernel alone runs, and the other.
+
+    Code moves into or out of a function that one kernel alone runs; in two others nobody knows.
+    """
     apart = [
         (abs(one.delta + other.delta) / abs(one.delta), one, other)
         for one, other in combinations(ranked, 2)
@@ -120,8 +130,16 @@ def _why(
     left, one, other = min(apart, key=itemgetter(0), default=(1.0, None, None))
     if one and other and left <= _CANCELS:
         both = scale.signed(one.delta + other.delta)
-        text += f" {called(one)} and {called(other)} sum to {both}{_MOVED}"
-    return text
+        return f" {called(one)} and {called(other)} sum to {both}{_MOVED}"
+    alone = [
+        sum(row.delta for row in found.functions if row.status is each)
+        for each in (Presence.NEW, Presence.VANISHED)
+    ]
+    cut = found.rest is None or found.rest.count
+    named = any(row.status for row in ranked)
+    if cut or not named or min(map(abs, alone)) < _TELLING * abs(found.delta or 0):
+        return ""
+    return f" What one kernel alone runs is {' and '.join(map(scale.signed, alone))} of it{_MOVED}"
 
 
 def _why_by_calls(calls: CallDifference, scale: Scale) -> str:
@@ -347,6 +365,17 @@ def by_function(found: Explanation | None, head: str = "By function it is") -> s
     if found is None or found.refused or not found.delta:
         return ""
     return _why(found, None, Scale.of(found), head)
+
+
+def may_have_moved(found: Explanation) -> bool:
+    """Whether functions alone leave open what of the difference is code that moved."""
+    return by_function(found).endswith(_MOVED)
+
+
+def by_path(found: CallExplanation) -> str:
+    """The same by call paths, where code that moved is netted; nothing where it is refused."""
+    own = found.explanation
+    return _why(own, found.difference, Scale.of(own)) if found.difference else ""
 
 
 def is_set(workload: Workload) -> bool:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from kdelta.analysis.calls import CallExplanation
 from kdelta.analysis.claims import Claim
 from kdelta.analysis.explanation import USER, Explanation, base_name, explain
 from kdelta.check.interval import Undone
@@ -45,12 +46,17 @@ _TITLES = (60, 38, 24)  # characters of theirs
 
 
 def lines(
-    found: Claim, opened: Explanation | None, workloads: Mapping[str, Workload], newer: str = ""
+    found: Claim,
+    opened: Explanation | None,
+    workloads: Mapping[str, Workload],
+    newer: str = "",
+    netted: CallExplanation | None = None,
 ) -> Iterator[Line]:
     """The answer, its steps and functions, the ladder, and what stays open.
 
     opened: the largest change that is undecided, by function; None where there is none.
-    newer: what was not counted, a sentence.
+    newer: what was not counted, a sentence.  netted: the largest change by call paths, where code
+    may have moved between its functions.
     """
     ladder, both = found.report.ladders[0], whole(found)
     yield from paragraph(_answer(found, both, workloads), Tone.BOLD)
@@ -59,7 +65,7 @@ def lines(
     if ladder.failing:
         yield from paragraph(f"{ladder.failing}.", Tone.BAD)
     yield from paragraph(counts.not_meant(ladder))
-    yield from paragraph(" ".join(_beside(found, opened)))
+    yield from paragraph(" ".join(_beside(found, opened, netted)))
     yield ()
     yield from tables(ladder, counts)
     yield from paragraph("; ".join(counts.marks(ladder)), Tone.FAINT)
@@ -70,11 +76,19 @@ def lines(
 
 
 def fields(
-    found: Claim, opened: Explanation | None, workloads: Mapping[str, Workload], **own: Any
+    found: Claim,
+    opened: Explanation | None,
+    workloads: Mapping[str, Workload],
+    netted: CallExplanation | None = None,
+    **own: Any,
 ) -> dict[str, Any]:
     """The same as JSON, with what else is known."""
     ladder, both = found.report.ladders[0], whole(found)
-    told = (*_beside(found, opened), *found.report.debugging, *_open_ends(found, both, opened))
+    told = (
+        *_beside(found, opened, netted),
+        *found.report.debugging,
+        *_open_ends(found, both, opened),
+    )
     ends = [rung for rung in ladder.rungs if both and rung.label in (both.old, both.new)]
     return show.answer(
         "why",
@@ -138,7 +152,9 @@ def _answer(found: Claim, both: Explanation | None, workloads: Mapping[str, Work
     )
 
 
-def _beside(found: Claim, opened: Explanation | None) -> Iterator[str]:
+def _beside(
+    found: Claim, opened: Explanation | None, netted: CallExplanation | None
+) -> Iterator[str]:
     """The decided steps of several kernels, and what the largest change is made of."""
     rungs, percent = found.report.ladders[0].rungs, found.report.step_percent
     steps = [_told_step(rung, percent) for rung in rungs if rung.total]
@@ -146,8 +162,13 @@ def _beside(found: Claim, opened: Explanation | None) -> Iterator[str]:
     if several and any(steps):
         yield f"Decided steps: {', '.join(filter(None, steps))}."
     if largest := first_change(found, opened):
-        of = f"By function the largest change, {largest.old} -> {largest.new},"
-        yield sentences.by_function(largest, f"{of} is" if several else "By function it is")
+        ends = f"{largest.old} -> {largest.new}"
+        if paths := sentences.by_path(netted) if netted else "":
+            yield f"The largest change is {ends}." * several
+            yield paths
+            return
+        of = f"By function the largest change, {ends}, is"
+        yield sentences.by_function(largest, of if several else "By function it is")
 
 
 def _open_ends(found: Claim, both: Explanation | None, opened: Explanation | None) -> Iterator[str]:
