@@ -315,7 +315,7 @@ def test_causes_are_named_until_they_are_most_of_it_and_rest_is_summed(found: Ex
         ],
     )  # fmt: skip
     why = difference_sentences(found, calls, None)[1]
-    assert "The largest is +40.0, a is newly called in walk" in why
+    assert "Largest cause: +40.0, a is newly called in walk" in why
     assert f"Then +20.0, c is newly called in walk, once in {PAGES}" in why
     assert "d is newly" not in why
     assert why.endswith("All else, 2 causes, sums to +10.0.")

@@ -94,9 +94,7 @@ def _net(found: Explanation, scale: Scale) -> str:
     return f"{head} where {scale.plain(old)} were ({scale.signed(new - old)}{ratio})."
 
 
-def _why(
-    found: Explanation, calls: CallDifference | None, scale: Scale, head: str = "By function it is"
-) -> str:
+def _why(found: Explanation, calls: CallDifference | None, scale: Scale) -> str:
     """The first causes, or without call paths the functions; of next to nothing none."""
     if abs(found.delta or 0) < scale.least:
         return ""
@@ -112,7 +110,7 @@ def _why(
     if parts and 2 * abs(rest) > abs(found.delta or 0):
         spread = "spread, the largest parts are "
         parts.append(f"all others {scale.signed(rest)}")
-    text = f"{head} {spread}{', '.join(parts)}." if parts else ""
+    text = f"By function it is {spread}{', '.join(parts)}." if parts else ""
     return text + _moved(found, ranked, scale)
 
 
@@ -148,7 +146,7 @@ def _why_by_calls(calls: CallDifference, scale: Scale) -> str:
     where = [f"At least 80 % of it lies in {lead} and below."] if lead else []
     parts = [f"{scale.signed(cause.delta)}, {cause_told(cause, scale)}" for cause in told]
     if parts:
-        where.append(f"The largest is {'. Then '.join(parts)}.")
+        where.append(f"Largest cause: {'. Then '.join(parts)}.")
     others = len(calls.causes) - len(told)
     rest = calls.root.delta - sum(cause.delta for cause in told)
     if parts and others and abs(rest) >= scale.least:
@@ -360,11 +358,11 @@ def subject(named: Named, point: str, workloads: Mapping[str, Workload]) -> str:
     return text + (f" ({point})" if point else "")
 
 
-def by_function(found: Explanation | None, head: str = "By function it is") -> str:
+def by_function(found: Explanation | None) -> str:
     """The functions that a difference of counts is made of; nothing where there is none."""
     if found is None or found.refused or not found.delta:
         return ""
-    return _why(found, None, Scale.of(found), head)
+    return _why(found, None, Scale.of(found))
 
 
 def may_have_moved(found: Explanation) -> bool:

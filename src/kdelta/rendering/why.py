@@ -155,20 +155,18 @@ def _answer(found: Claim, both: Explanation | None, workloads: Mapping[str, Work
 def _beside(
     found: Claim, opened: Explanation | None, netted: CallExplanation | None
 ) -> Iterator[str]:
-    """The decided steps of several kernels, and what the largest change is made of."""
+    """What the largest change is made of, and of several kernels the decided steps."""
     rungs, percent = found.report.ladders[0].rungs, found.report.step_percent
     steps = [_told_step(rung, percent) for rung in rungs if rung.total]
     several = len(steps) > _PAIR
+    if largest := first_change(found, opened):
+        open_ = ", undecided" * (largest.comparison.verdict in _OPEN)
+        size = counts.times(largest.comparison.ratio, percent)
+        if several:
+            yield f"The largest change is {largest.old} -> {largest.new}, {size}{open_}."
+        yield (sentences.by_path(netted) if netted else "") or sentences.by_function(largest)
     if several and any(steps):
         yield f"Decided steps: {', '.join(filter(None, steps))}."
-    if largest := first_change(found, opened):
-        ends = f"{largest.old} -> {largest.new}"
-        if paths := sentences.by_path(netted) if netted else "":
-            yield f"The largest change is {ends}." * several
-            yield paths
-            return
-        of = f"By function the largest change, {ends}, is"
-        yield sentences.by_function(largest, of if several else "By function it is")
 
 
 def _open_ends(found: Claim, both: Explanation | None, opened: Explanation | None) -> Iterator[str]:

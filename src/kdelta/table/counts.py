@@ -248,7 +248,10 @@ def _most_changed(ladder: Ladder[Measure]) -> str:
     told = ""
     for _, measures, calls in by_call(ladder):
         sure = [row for row in calls if row[1][0] != row[1][-1] and not by_chance(measures, row[0])]
-        rows = [f"{call} {n[0]:,} -> {n[-1]:,}" for call, n in sure[:3]]
+        rows = [
+            f"{call.strip('[]')} {n[0]:,} -> {n[-1]:,} ({times(n[-1] / n[0]) if n[0] else 'new'})"
+            for call, n in sure[:3]
+        ]
         told += f" Most changed: {', '.join(rows)}." * bool(rows)
     return told
 
