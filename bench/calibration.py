@@ -340,11 +340,13 @@ def is_right(case: PublishedCase, said: CountsSay, total: float, *, built: bool)
 
 _FIRST_WORDS = {
     "Yes:": CountsSay.MORE, "No, it got shorter": CountsSay.LESS, "No:": CountsSay.SAME,
-    "Undecided": CountsSay.UNDECIDED,
+    "Undecided": CountsSay.UNDECIDED, "Longer from": CountsSay.UNDECIDED,
+    "Shorter from": CountsSay.UNDECIDED,
 }  # fmt: skip
 _TAKES = re.compile(r" takes ~?([\d.]+) instructions per .*?, ~?([\d.]+) on ")
-_FUNCTIONS = re.compile(r"By function (?:it|the largest change, .*?,) is (.*?)(?:\. |\.?$)")
+_FUNCTIONS = re.compile(r"By function it is (.*?)(?:\. |\.?$)")
 _NAMED = re.compile(r"([\w.]+(?: \(before: [\w.]+\))?) [+-][\d.]+")
+_CAUSES = re.compile(r"(?:Largest cause: |Then )[+-][\d.]+, ([\w.]+)")
 
 
 def of_why(case: PublishedCase, text: str) -> CaseAnswer:
@@ -358,7 +360,8 @@ def of_why(case: PublishedCase, text: str) -> CaseAnswer:
         raise ValueError(f"{case.id}: {line[:80]}")
     new, old = map(float, takes.groups()) if (takes := _TAKES.search(line)) else (1.0, 1.0)
     total = 100 * (new / old - 1)
-    named = _NAMED.findall(told[1]) if (told := _FUNCTIONS.search(line)) else []
+    told = _FUNCTIONS.search(line)
+    named = _NAMED.findall(told[1]) if told else _CAUSES.findall(line)
     right = is_right(case, said, total, built=False)
     same = case.expect in (Expected.SAME, Expected.SAME_OR_LITTLE)
     return CaseAnswer(

@@ -191,8 +191,8 @@ def test_the_summary_and_the_rows_have_every_case(monkeypatch: pytest.MonkeyPatc
           " By function it is other +7.0, change_x (before: change_y) +3.0. 6.17"),
          CountsSay.MORE, True, 10.0, ("other", "change_x (before: change_y)"),
          ("change_x (before: change_y)",)),
-        (("Undecided, since x: a() takes 4 instructions per page on 2, ~8 on 1: x0.5. By function"
-         " the largest change, 1 -> 2, is spread, the largest parts are change_z -1.0. The"),
+        (("Undecided, since x: a() takes 4 instructions per page on 2, ~8 on 1: x0.5. The"
+         " largest change is 1 -> 2, x0.5, undecided. Largest cause: -1.0, change_z: its own."),
          CountsSay.UNDECIDED, None, -50.0, ("change_z",), ("change_z",)),
         ("No: a() takes 8 instructions per page on 2, 8 on 1: x1, within 1 %.", CountsSay.SAME,
          False, 0.0, (), ()),

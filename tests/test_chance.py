@@ -405,7 +405,7 @@ def test_huge_pages_that_come_and_go_in_windows_are_said(new: str) -> None:
     assert total.huge == 2
     record = with_results(own_run({}, 3), told)
     answer = plain(show(report(record))).partition("\n\n")[0]
-    told_first = "Its arguments name folders of which the guest has its own:"
+    told_first = "It used the guest's folders of these names, not yours:"
     answer = " ".join(answer.split())
     assert f"{told_first} --file takes small ones. Its memory came in huge pages (2 a" in answer
     found = compare_arms(CountMethod(), *arms)

@@ -20,6 +20,7 @@ from kdelta.archive.apt import Progress
 from kdelta.errors import SpecError
 from kdelta.files import is_full, write_aside
 from kdelta.journal.run import RUNS, RunRecord
+from kdelta.metric import plural
 from kdelta.printable import printable, told_name
 from kdelta.rendering.formats import indented, written
 from kdelta.run.runner import Event, Report, TrialStep
@@ -178,6 +179,7 @@ def showing(record: RunRecord) -> Iterator[Report]:
     begun = time.monotonic()
     said = partial(_said, labels, set[str]())
     before: list[int] = []  # trials that an earlier kdelta had ended
+    stored = 0
 
     def left(event: Event) -> str:
         if not before:
@@ -185,7 +187,11 @@ def showing(record: RunRecord) -> Iterator[Report]:
         return _left(time.monotonic() - begun, event.done - before[0], event.total - before[0])
 
     def line(event: Event) -> bool:
+        nonlocal stored
         words = left(event)
+        if event.result and event.result.stored:
+            stored += 1
+            return False
         if event.step is TrialStep.STARTED:
             return False
         line = f"[{event.done}/{event.total}] {said(event)}"
@@ -194,6 +200,8 @@ def showing(record: RunRecord) -> Iterator[Report]:
 
     with _trial_bar(labels, left, said) if sys.stderr.isatty() else _beating(line) as report:
         yield report
+    if stored:
+        say(f"{stored} of {plural(len(record.trials), 'trial')} from the store", err=True)
 
 
 def _said(labels: list[str], told: set[str], event: Event) -> str:
@@ -203,8 +211,6 @@ def _said(labels: list[str], told: set[str], event: Event) -> str:
         return f"{name}: again, because {event.reason}"
     if result.copied:
         return f"{name}: not booted: {result.copied.sentence}"
-    if result.stored:
-        return f"{name}: {result.outcome}, from the store, {result.stored.partition('T')[0]}"
     if result.outcome is Outcome.OK:
         return f"{name}: ok, {result.wall_s:.1f} s"
     reason = "as before" if result.reason in told else result.reason

@@ -7,6 +7,7 @@ import re
 import shlex
 import tempfile
 import threading
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -76,26 +77,27 @@ def why(
     found, journal = _decided(study, runs, means)
     known = workload.loadable([named.rpartition(":")[0]])
     newest = not_counted(found.report.ladders[0])
-    opened = _opened(found)
-    change = page.first_change(found, opened)
-    netted = _netted(change, journal, runs, means)
+    changes = page.changes(found)
+    paths = _paths(changes, journal, means)
     if not as_json:
         again = shlex.join(["kdelta", "why", what, old, newest])
         newer = f"{newest}, the newest kernel of the archive, was not counted: `{again}`."
-        print_lines(page.lines(found, opened, known, newer * bool(newest), netted))
+        print_lines(page.lines(found, known, newer * bool(newest), paths))
     made = list[Undone]()
-    if tree and change:
-        made = _name_commit(found, change, tree, means, silent=as_json)
+    if tree and changes:
+        made = _name_commit(found, changes[-1], tree, means, silent=as_json)
     elif tree and not as_json:
         say("\nNo commit is searched: there is no change that functions explain.")
     if as_json:
         own = {"not_counted": newest or None, "commits": made}
-        print_json(page.fields(found, opened, known, netted, **own))
+        print_json(page.fields(found, known, paths, **own))
     else:
         arms = [journal.plan.arms[at].label for at in (0, -1)]
         words = shlex.join(["kdelta", "explain", journal.folder.name, *arms])
-        if netted:
-            words += f"`, `kdelta explain {shlex.quote(netted.explanation.run_id)} --calls"
+        if paths:
+            ends = ",".join(_ends(changes, journal))
+            again = shlex.join(["kdelta", "run", named, "--kernels", ends])
+            words += f"`, by call path `{again} --probe {CALLS}"
         say(f"\nMore: `{words}`; all of it: {journal.folder}")
 
 
@@ -132,32 +134,38 @@ def _counted(study: spec.Study, runs: Path, means: Means) -> tuple[claims.Claim,
     return claims.claim(answered(journal)), journal
 
 
-def _opened(found: claims.Claim) -> Explanation | None:
-    """The largest change that is left open, by function."""
-    rung = max(page.left_open(found.report.ladders[0]), key=page.change, default=None)
-    if rung is None or rung.previous is None or found.exact is None:
-        return None
-    return explanation.explain(found.exact, rung.previous, rung.label)
+def _ends(changes: Sequence[Explanation], journal: RunJournal) -> list[str]:
+    """The kernels on both sides of changes, as the study calls them, in its order."""
+    ends = {label for one in changes for label in (one.old, one.new)}
+    named = zip(journal.plan.arms, journal.study.kernels, strict=False)
+    return [reference for arm, reference in named if arm.label in ends]
 
 
-def _netted(
-    change: Explanation | None, journal: RunJournal, runs: Path, means: Means
-) -> CallExplanation | None:
-    """The change by call paths, counted once more, where functions alone leave it open."""
-    if change is None or not sentences.may_have_moved(change):
-        return None
-    say("code may have moved between functions: both are counted with call paths", err=True)
-    labels = [arm.label for arm in journal.plan.arms]
-    ends = [journal.study.kernels[labels.index(one)] for one in (change.old, change.new)]
+def _paths(
+    changes: Sequence[Explanation], journal: RunJournal, means: Means
+) -> dict[page.Ends, CallExplanation]:
+    """Changes by call paths, counted once more, where functions alone leave them open."""
+    moved = [one for one in changes if sentences.may_have_moved(one)]
+    if not moved:
+        return {}
+    say("code may have moved between functions: call paths are counted, too", err=True)
+    kernels = _ends(moved, journal)
     try:
-        study = spec.with_settings(journal.study, kernels=ends, rounds=1, probes=[CALLS])
-        again = started(study, runs, means)
-        record = answered(again)
-        whole = explanation.explain(record, change.old, change.new)
-        return Recorded(again.folder, record, whole, None).paths(whole)
+        with tempfile.TemporaryDirectory(prefix="kdelta-why-") as scratch:  # no run of the user's
+            study = spec.with_settings(journal.study, kernels=kernels, rounds=1, probes=[CALLS])
+            again = started(study, Path(scratch), means)
+            record = answered(again)
+            found = {}
+            for one in moved:
+                whole = explanation.explain(record, one.old, one.new)
+                paths = Recorded(again.folder, record, whole, None).paths(whole)
+                found[one.old, one.new] = paths
+            return found
     except KdeltaError as error:  # what is known is printed, whatever ends this
         say(f"no call paths: {error}", err=True)
-        return None
+        return {}
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("counts are kept: give the command again") from None
 
 
 def _name_commit(

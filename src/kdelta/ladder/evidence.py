@@ -142,7 +142,7 @@ def _mend(old: KernelIdentity, new: KernelIdentity, scenario: str, *, apart: boo
     words = [{*each.reference.split("+")} for each in (old, new)]
     if words == [{*each.split("+")} for each in sources]:
         sources = []  # they are built so already
-    slow = "two kernel builds, minutes each"
+    slow = "two kernel builds, up to a quarter of an hour each"
     ways = {f"build both {'alike' if apart else 'by one'} ({slow})": sources}
     if not apart:
         ways = {"take packages of one compiler, where the archive has them": references, **ways}

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from kdelta.analysis.calls import CallExplanation
@@ -31,6 +32,8 @@ from kdelta.table.ladders import tables
 from kdelta.verdict.comparison import Verdict
 from kdelta.workload import Workload, is_file
 
+Ends = tuple[str, str]  # two kernels, older first
+
 _PAIR = 2  # kernels; of more some lie between the two that were asked for
 _ANSWERS = {
     Verdict.REGRESSION: "Yes",
@@ -47,16 +50,13 @@ _TITLES = (60, 38, 24)  # characters of theirs
 
 def lines(
     found: Claim,
-    opened: Explanation | None,
     workloads: Mapping[str, Workload],
     newer: str = "",
-    netted: CallExplanation | None = None,
+    paths: Mapping[Ends, CallExplanation] = MappingProxyType({}),
 ) -> Iterator[Line]:
     """The answer, its steps and functions, the ladder, and what stays open.
 
-    opened: the largest change that is undecided, by function; None where there is none.
-    newer: what was not counted, a sentence.  netted: the largest change by call paths, where code
-    may have moved between its functions.
+    newer: what was not counted, a sentence.  paths: changes by call paths, by their two kernels.
     """
     ladder, both = found.report.ladders[0], whole(found)
     yield from paragraph(_answer(found, both, workloads), Tone.BOLD)
@@ -65,30 +65,26 @@ def lines(
     if ladder.failing:
         yield from paragraph(f"{ladder.failing}.", Tone.BAD)
     yield from paragraph(counts.not_meant(ladder))
-    yield from paragraph(" ".join(_beside(found, opened, netted)))
+    for text in _beside(found, paths):
+        yield from paragraph(text)
     yield ()
     yield from tables(ladder, counts)
     yield from paragraph("; ".join(counts.marks(ladder)), Tone.FAINT)
     for text in ladder.warnings if is_file(ladder.workload) else ():
         yield from paragraph(f"warning: {text}", Tone.BAD)
-    for text in filter(None, (newer, *_open_ends(found, both, opened))):
+    for text in filter(None, (newer, *_open_ends(found, both))):
         yield from ((), *paragraph(text))
 
 
 def fields(
     found: Claim,
-    opened: Explanation | None,
     workloads: Mapping[str, Workload],
-    netted: CallExplanation | None = None,
+    paths: Mapping[Ends, CallExplanation] = MappingProxyType({}),
     **own: Any,
 ) -> dict[str, Any]:
     """The same as JSON, with what else is known."""
     ladder, both = found.report.ladders[0], whole(found)
-    told = (
-        *_beside(found, opened, netted),
-        *found.report.debugging,
-        *_open_ends(found, both, opened),
-    )
+    told = (*_beside(found, paths), *found.report.debugging, *_open_ends(found, both))
     ends = [rung for rung in ladder.rungs if both and rung.label in (both.old, both.new)]
     return show.answer(
         "why",
@@ -111,12 +107,18 @@ def change(rung: Rung[Any]) -> float:
     return max(ratio, 1 / ratio) if ratio else 0.0
 
 
-def first_change(found: Claim, opened: Explanation | None) -> Explanation | None:
-    """The largest change, whether it is decided or not, by function; None where there is none."""
-    largest = max(map(change, left_open(found.report.ladders[0])), default=0.0)
-    decided = found.headline and largest <= found.headline.step.comparison.factor
-    first = found.explanation if decided else opened
-    return first if first and first.delta else None
+def changes(found: Claim) -> tuple[Explanation, ...]:
+    """The largest decided step, and behind it a larger change that is undecided, by function."""
+    if found.exact is None:
+        return ()
+    ladder = found.report.ladders[0]
+    ends = [(step.old, step.new) for step in ladder.steps[:1]]
+    largest = max(left_open(ladder), key=change, default=None)
+    decided = max((step.comparison.factor for step in ladder.steps[:1]), default=0.0)
+    if largest and largest.previous and change(largest) > decided:
+        ends.append((largest.previous, largest.label))
+    told = (explain(found.exact, *pair, scenario=ladder.reference) for pair in ends)
+    return tuple(one for one in told if one.delta)
 
 
 def functions(found: Explanation) -> list[str]:
@@ -145,31 +147,35 @@ def _answer(found: Claim, both: Explanation | None, workloads: Mapping[str, Work
     size = counts.times(new.per_operation / old.per_operation, percent)
     how = crossed_by([judged]) if judged.verdict is Verdict.UNDECIDED else ""
     within = f", within {percent:g} %" * (judged.verdict is Verdict.SAME) + judged.hidden
+    answer = _ANSWERS[judged.verdict]
+    if judged.verdict in _OPEN and ladder.steps:  # what is decided comes first
+        step = ladder.steps[0]
+        way = "Longer" if step.comparison.verdict is Verdict.REGRESSION else "Shorter"
+        decided = f"{way} from {step.old} to {step.new}, {counts.times(step.comparison.ratio)}"
+        answer = f"{decided}; from {both.old} to {both.new} {answer.lower()}"
     return (
-        f"{_ANSWERS[judged.verdict]}{f', since the two were built {how}' * bool(how)}:"
+        f"{answer}{f', since the two were built {how}' * bool(how)}:"
         f" {sentences.subject(ladder, ladder.point, workloads)} takes {now} instructions per"
         f" {both.operation} on {both.new}, {was} on {both.old}: {size}{within}."
     )
 
 
-def _beside(
-    found: Claim, opened: Explanation | None, netted: CallExplanation | None
-) -> Iterator[str]:
-    """What the largest change is made of, and of several kernels the decided steps."""
+def _beside(found: Claim, paths: Mapping[Ends, CallExplanation]) -> Iterator[str]:
+    """What the largest changes are made of, and of several kernels the decided steps."""
     rungs, percent = found.report.ladders[0].rungs, found.report.step_percent
     steps = [_told_step(rung, percent) for rung in rungs if rung.total]
-    several = len(steps) > _PAIR
-    if largest := first_change(found, opened):
-        open_ = ", undecided" * (largest.comparison.verdict in _OPEN)
-        size = counts.times(largest.comparison.ratio, percent)
-        if several:
-            yield f"The largest change is {largest.old} -> {largest.new}, {size}{open_}."
-        yield (sentences.by_path(netted) if netted else "") or sentences.by_function(largest)
-    if several and any(steps):
-        yield f"Decided steps: {', '.join(filter(None, steps))}."
+    several, decided = len(steps) > _PAIR, [*filter(None, steps)]
+    for one in changes(found):
+        open_ = one.comparison.verdict in _OPEN
+        size = counts.times(one.comparison.ratio, percent) + ", undecided" * open_
+        head = f"The largest {'change' if open_ else 'step'} is {one.old} -> {one.new}, {size}. "
+        why = sentences.by_path(paths[ends]) if (ends := (one.old, one.new)) in paths else ""
+        yield head * several + (why or sentences.by_function(one))
+    if several and len(decided) > len(found.report.ladders[0].steps[:1]):
+        yield f"Decided steps: {', '.join(decided)}."
 
 
-def _open_ends(found: Claim, both: Explanation | None, opened: Explanation | None) -> Iterator[str]:
+def _open_ends(found: Claim, both: Explanation | None) -> Iterator[str]:
     """Reasons and commands, and what options make of the largest change."""
     ladder = found.report.ladders[0]
     left = sorted(left_open(ladder), key=change, reverse=True)
@@ -179,8 +185,8 @@ def _open_ends(found: Claim, both: Explanation | None, opened: Explanation | Non
         yield f"Undecided in {rung.label}: {why}."
     if both and not left and both.comparison.verdict in _OPEN:
         yield f"Why undecided: {'; '.join(both.comparison.reasons)}."
-    if largest := first_change(found, opened):
-        yield " ".join(option_sentences(largest))
+    for one in changes(found)[-1:]:
+        yield " ".join(option_sentences(one))
 
 
 def _told_step(rung: Rung[Any], percent: float) -> str:

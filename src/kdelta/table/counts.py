@@ -204,7 +204,7 @@ def huge_pages(ladder: Ladder[Measure]) -> str:
 def not_meant(ladder: Ladder[Measure]) -> str:
     """What the author of a C file or a program may not have meant, "" where nothing is."""
     others = any(rung.total and rung.total.folders for rung in ladder.rungs)
-    told = "Its arguments name folders of which the guest has its own: --file takes small ones."
+    told = "It used the guest's folders of these names, not yours: --file takes small ones."
     return " ".join(filter(None, (told * others, huge_pages(ladder))))
 
 
