@@ -40,6 +40,8 @@ from kdelta.study.probes import CALLS
 from kdelta.table.columns import short
 from kdelta.verdict.comparison import LEAST_SEEDS, Verdict
 
+_LISTED = 16  # scenarios to choose from
+
 
 @click.command()
 @click.argument("what", metavar="WORD|WORKLOAD:SCENARIO", type=options.SCENARIO)
@@ -106,13 +108,19 @@ def _one(what: str, old: str, new: str) -> str:
     several = [] if workload.is_reference(what) else workload.fitting(what)
     if len(several) < 2:
         return workload.chosen(what)
-    wide = max(map(len, several))
+    words = [word.removesuffix("s") for word in what.lower().split()]
+    several = sorted(several, key=lambda name: -sum(word in name for word in words))
+    shown, wide = several[:_LISTED], max(map(len, several))
+    rest = [f"  and {len(several) - len(shown)} more: kdelta workload list"]
     raise SpecError(
         f"{quoted(what)} names {len(several)} scenarios",
         action=f"choose one of these: {shlex.join(['kdelta', 'why', 'SCENARIO', old, new])}",
         lines=[
-            f"  {name:<{wide}}  {short(workload.parse_reference(name)[1].summary, 75 - wide)}"
-            for name in several
+            *(
+                f"  {name:<{wide}}  {short(workload.parse_reference(name)[1].summary, 75 - wide)}"
+                for name in shown
+            ),
+            *rest[: len(several) - len(shown)],
         ],
     )
 
