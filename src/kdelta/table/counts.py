@@ -105,6 +105,7 @@ def _trials(rung: Rung[Measure]) -> Span:
     return Span(f"{rung.ok}/{len(rung.trials)}", tone)
 
 
+_WINDOW = "window"  # the operation of a C file that says none: guest/lone.h
 _NEAR = 0.1  # percent from a threshold, within which three digits look like it
 
 
@@ -205,7 +206,8 @@ def not_meant(ladder: Ladder[Measure]) -> str:
     """What the author of a C file or a program may not have meant, "" where nothing is."""
     others = any(rung.total and rung.total.folders for rung in ladder.rungs)
     told = "It used the guest's folders of these names, not yours: --file takes small ones."
-    return " ".join(filter(None, (told * others, huge_pages(ladder))))
+    each = "KD_OPS(n) behind KD_END() counts per operation." * (ladder.operation == _WINDOW)
+    return " ".join(filter(None, (told * others, huge_pages(ladder), each)))
 
 
 def by_call(
