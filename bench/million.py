@@ -26,7 +26,6 @@ def series(arm: str, values: Array, *, first: int) -> Series:
         Boot(
             label=f"{arm} r{index}",
             position=2 * index + (first + index) % 2,
-            round=index,
             values=tuple(row),
         )
         for index, row in enumerate(values.tolist())

@@ -392,7 +392,7 @@ def test_values_that_no_time_has_leave_the_medians(bad: float, word: str) -> Non
 def test_one_negative_sample_is_a_negative_time() -> None:
     """The median of its boot hides it, and the clock is as wrong."""
     old, new = (arm(name, noisy(level, 9, cv=0.01, seed=3)) for name, level in (("a", 1), ("b", 2)))
-    first = Boot(label="b r0", position=1, values=(2.0, -0.1, 2.01), round=0)
+    first = Boot(label="b r0", position=1, values=(2.0, -0.1, 2.01))
     found = compare(old, replace(new, boots=(first, *new.boots[1:])), grade=GUEST)
     assert found.verdict is Verdict.UNDECIDED
     assert "negative times" in found.reasons[0]

@@ -31,7 +31,7 @@ def arm(
     boots = tuple(
         Boot(
             label=f"{name} r{index}", position=arms * index + (first + index) % arms,
-            values=(value,), round=index, boot_id=boot_id,
+            values=(value,), boot_id=boot_id,
         )
         for index, value in enumerate(values)
     )  # fmt: skip

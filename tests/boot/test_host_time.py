@@ -41,9 +41,7 @@ def session(folder: Path, names: list[str]) -> list[Series]:
             assert result.timed.phases, result.reason
             values = tuple(ns / 1000 for ns in result.timed.phases[0].nanoseconds)
             round_ = position // len(names)
-            boots[arm].append(
-                Boot(label=f"{arm}.{round_}", position=position, values=values, round=round_)
-            )
+            boots[arm].append(Boot(label=f"{arm}.{round_}", position=position, values=values))
     return [
         Series(
             arm=f"arm {arm}", metric=METRIC, boots=tuple(own), planned=ROUNDS,

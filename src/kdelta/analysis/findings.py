@@ -678,7 +678,6 @@ class TimeMethod(Method[TimeMeasure]):
             values=values,
             failure="" if values else result.reason or result.outcome,
             refilled=trial.attempts > 1,
-            round=trial.round,
             boot_id=result.facts.boot_id if result.facts else "",
             run=f"trial {trial.index}" if rounds else "",
         )

@@ -426,7 +426,6 @@ def _figures(published: Sequence[Published], series: Series) -> _Figures | None:
 
 
 def _cautions(case: Case) -> Iterator[Caution]:
-    limit = case.rules.max_cv if case.rules else None
     for one in case.published:
         series = case.arm(one.arm)
         if series is None or series.boots:
@@ -435,8 +434,6 @@ def _cautions(case: Case) -> Iterator[Caution]:
         if n > series.planned:
             yield from detectors.counted_twice(one.arm, claimed=n, planned=series.planned)
         yield from detectors.wild(one.arm, n=n, cv=one.cv)
-        if limit is not None:
-            yield from detectors.near_limit(one.arm, n=n, cv=one.cv, limit=limit)
         if one.failed:
             text = f"{one.arm}: {n}/{n + one.failed} runs ended ok"
             reason = f": {one.failure}" if one.failure else ""
@@ -447,19 +444,6 @@ def _cautions(case: Case) -> Iterator[Caution]:
         if n and not one.failed and n < detectors.MIN_REPLICATES:
             text = f"{one.arm}: {n} runs, {detectors.MIN_REPLICATES} are the least"
             yield Caution(trap=Trap.FEW, sentence=text)
-    yield from _replaced(case)
-
-
-def _replaced(case: Case) -> Iterator[Caution]:
-    said = {one.arm: one for one in reversed(case.published)}
-    for series in case.series:
-        lost, one = case.detail(series.arm, "lost_run"), said.get(series.arm)
-        if lost and one and one.ok and not one.failed:
-            text = (
-                f"{series.arm}: a run was lost ({lost}) and yet {one.ok} are counted: a later run"
-                " took its place, which breaks the interleaving"
-            )
-            yield Caution(trap=Trap.REFILLED, sentence=text)
 
 
 def _other_summaries(arm: str, values: Sequence[float], one: Published) -> Iterator[str]:

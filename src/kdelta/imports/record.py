@@ -300,7 +300,7 @@ class Case:
     published: what others printed of the arms.
     ordered:   the arms stand in a declared order, or in that of their versions.
     roles:     which arms are compared, where that was declared.
-    details:   of each arm what is no condition of the machine: lost runs ...
+    details:   of each arm what is no condition of the machine: how many runs ended ok ...
     """
 
     group: Pairs
@@ -473,7 +473,6 @@ def _boots(readings: Sequence[ImportReading]) -> list[Boot]:
             values=values,
             failure="" if values else next((i.failure for i in items if i.failure), "no value"),
             refilled=any(item.refilled for item in items),
-            round=first.round,
             boot_id=first.boot_id,
             run=first.run,
         )

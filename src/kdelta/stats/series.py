@@ -43,7 +43,6 @@ class Boot:
     values:   samples of the metric within it, in order, in the metric's unit; empty: it failed.
     failure:  why there are no values.
     refilled: added later than its round, to replace a failed one (breaks the interleaving).
-    round:    which round of the session it belongs to; None: unknown.
     boot_id:  the boot that a process round ran in; empty: unknown, or the replicate is the boot.
     run:      identity of the run that the values come from; two boots with one run are one run
               counted twice.  Empty: unknown.
@@ -55,7 +54,6 @@ class Boot:
     values: tuple[float, ...]
     failure: str = ""
     refilled: bool = False
-    round: int | None = None
     boot_id: str = ""
     run: str = ""
     value: float = field(init=False, repr=False, compare=False)
@@ -68,11 +66,6 @@ class Boot:
         # Asked for often, and a boot may hold 100,000 samples.
         value = statistics.median(self.values) if self.values else math.nan
         object.__setattr__(self, "value", value)
-
-    @property
-    def valid(self) -> bool:
-        """True when it has samples."""
-        return bool(self.values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +90,7 @@ class Series:
     values: tuple[float, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        valid = tuple(boot for boot in self.boots if boot.valid)
+        valid = tuple(boot for boot in self.boots if boot.values)
         object.__setattr__(self, "valid", valid)
         object.__setattr__(self, "values", tuple(boot.value for boot in valid))
 
