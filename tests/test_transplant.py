@@ -25,7 +25,7 @@ from kdelta.toolchains import Family, Toolchain
 from kdelta.transplant import objects, releases, wide, without
 from kdelta.transplant.difference import Changes, Normals, difference
 from kdelta.transplant.engine import Ground
-from kdelta.transplant.graft import Grafted, Patched, graft
+from kdelta.transplant.graft import Graft, Grafted, Patched
 from kdelta.transplant.proof import Listing, prove
 from kernel_tree import written
 from test_own_build import code
@@ -231,7 +231,7 @@ def grafted(linked: tuple[Path, Image], folder: Path, old: str, new: str) -> Gra
     before, after = normals(path), normals(compiled(folder, "new", TEXT.replace(old, new)))
     found, proven = difference(before, after), prove(before.listing, image)
     one = Patched(path="one.o", old=before, proven=proven, new=after, difference=found)
-    return graft(one, image, 0, {})
+    return Graft(one, image, 0, {}).made()
 
 
 def test_what_did_not_change_is_the_images(linked: tuple[Path, Image], tmp_path: Path) -> None:

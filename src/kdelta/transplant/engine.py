@@ -29,7 +29,7 @@ from kdelta.source import build, kconfig, make, own_build
 from kdelta.source.tree import SourceTree
 from kdelta.transplant import objects, wide
 from kdelta.transplant.difference import Normals, changed, difference
-from kdelta.transplant.graft import Grafted, Patched, graft, shared
+from kdelta.transplant.graft import Graft, Grafted, Patched, shared
 from kdelta.transplant.proof import Listing, Proven, functions_of, prove
 from kdelta.transplant.wide import ExecutedObjects
 
@@ -358,7 +358,7 @@ def joined(
     if null:
         parts = [_unchanged(part) for part in parts]
     others = {name: at for part in parts for name, at in shared(part, image).items()}
-    grafted = [graft(part, image, at, others) for at, part in enumerate(parts)]
+    grafted = [Graft(part, image, at, others).made() for at, part in enumerate(parts)]
     with cache.passing("trees") as place:
         module = _linked(maker, place, grafted, image)
     archive = guest.newc([(_FILE, 0o644, module)])

@@ -112,15 +112,9 @@ def shared(patched: Patched, image: Image) -> dict[str, int]:
     return found
 
 
-def graft(patched: Patched, image: Image, number: int, others: Mapping[str, int]) -> Grafted:
-    """Make a patched object part of an image.
+class Graft:
+    """A patched object as part of an image; number: for names; others: `shared` of all objects."""
 
-    number: of the object, for names; others: `shared` of all.  Raises NotTransplantedError.
-    """
-    return _Graft(patched, image, number, others).made()
-
-
-class _Graft:
     def __init__(
         self, patched: Patched, image: Image, number: int, others: Mapping[str, int]
     ) -> None:
@@ -129,6 +123,7 @@ class _Graft:
         self.added: dict[tuple[int, int], int] = {}  # section, value -> number of a symbol
 
     def made(self) -> Grafted:
+        """The object to link.  Raises NotTransplantedError."""
         relocations = {
             section: [self._redirected(section, each) for each in fields]
             for section, fields in self.own.relocations.items()
