@@ -68,7 +68,7 @@ class Bisection(ABC):
         """Measure a point, keep its step, and tell it.  left: measurements, this one included."""
         self.tell(News(point=point, left=left))
         step = self._measured(point)
-        self.journal.add(step)
+        self.journal.write(steps=(*self.journal.state.steps, step))
         seen = self.instrument.findings()
         value = seen.value(point) if step.trials or step.same_as else None
         left = max(0, left - 1)

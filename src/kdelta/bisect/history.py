@@ -7,7 +7,7 @@ The user's repository is only read, and nothing is checked out in it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -112,14 +112,21 @@ class History:
         seen = set(outside)
         row = []
         for commit in reversed(line):
-            brought = self._reach(commit, seen)
+            brought = self.reached(commit, seen)
             seen |= brought
             row.append((commit, len(brought & self._searched)))
         return [each for each in row[:-1] if each[1]] + row[-1:]
 
-    def reached(self, commit_id: str) -> frozenset[str]:
-        """The commits after good that lead to one, itself included."""
-        return frozenset(self._reach(commit_id, set()))
+    def reached(self, commit_id: str, seen: Collection[str] = ()) -> frozenset[str]:
+        """The commits after good that lead to one, itself included, without those of `seen`."""
+        found: set[str] = set()
+        left = [commit_id]
+        while left:
+            at = left.pop()
+            if at in self._parents and at not in seen and at not in found:
+                found.add(at)
+                left += self._parents[at]
+        return frozenset(found)
 
     def place(self, commit_id: str) -> float:
         """Where a commit stands in the history; what is not of it, a parent from before good."""
@@ -133,16 +140,6 @@ class History:
             raise InfraError(f"git does not show commit {commit_id}", place=str(self._source))
         found, parents, *texts = fields
         return Commit(found, tuple(parents.split()), *(text[:_MOST_TEXT] for text in texts))
-
-    def _reach(self, commit_id: str, seen: set[str]) -> set[str]:
-        found: set[str] = set()
-        left = [commit_id]
-        while left:
-            at = left.pop()
-            if at in self._parents and at not in seen and at not in found:
-                found.add(at)
-                left += self._parents[at]
-        return found
 
     def _lines(self, *arguments: str) -> list[str]:
         done = git.ask(self._source, *arguments)

@@ -121,10 +121,6 @@ class Journal:
         numbers = {point.key: number for number, point in enumerate(self.state.points)}
         return {numbers[step.key]: step.mark for step in self.state.steps}
 
-    def add(self, step: BisectStep) -> None:
-        """Keep a step; its results must be on the disk already."""
-        self.write(steps=(*self.state.steps, step))
-
     def reopen(self) -> None:
         """Forget what was only this machine's fault, and ends that could not be measured."""
         ends = {end.key for end in self.ends}
@@ -157,7 +153,9 @@ class Journal:
         return kept.result
 
     def write(self, **changes: Any) -> None:
-        """Change the state, and write it.  Of points those that have steps must be some."""
+        """Change the state, and write it.  Of points those that have steps must be some, and of
+        steps the results are on the disk already.
+        """
         state = replace(self.state, **changes)
         files.write(self.folder / BISECTIONS.file, state)
         self.state = state
