@@ -20,7 +20,6 @@ from kdelta.errors import InfraError
 HELPER = "/usr/lib/apt/apt-helper"
 _BLOCK_BYTES = 1 << 22
 _CAT_S = 60.0
-_COMPRESSED = {".lz4", ".xz", ".gz", ".bz2", ".zst", ".lzma"}
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _FILE = re.compile(r"[\w.+~-]+")
 
@@ -111,28 +110,15 @@ def _matching(path: Path, name: re.Pattern[bytes]) -> Iterator[bytes]:
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[IO[bytes]]:
     """A list that apt fetched, decompressed while it is read.  Raises InfraError."""
-    if path.suffix not in _COMPRESSED:
-        try:
-            with path.open("rb") as stream:
-                yield stream
-        except OSError as error:
-            raise _unreadable(path, error.strerror or "") from error
-        return
     child = process.start([HELPER, "cat-file", str(path)], stdout=subprocess.PIPE)
     try:
         yield cast("IO[bytes]", child.stdout)
         if child.wait(timeout=_CAT_S):
-            raise _unreadable(path, "it is damaged")
+            action = "delete the file, and run: kdelta kernels list --refresh"
+            cause = "a package list cannot be read: it is damaged"
+            raise InfraError(cause, place=str(path), action=action)
     finally:
         process.end(child)
-
-
-def _unreadable(path: Path, cause: str) -> InfraError:
-    return InfraError(
-        f"a package list cannot be read: {cause}",
-        place=str(path),
-        action="delete the file, and run: kdelta kernels list --refresh",
-    )
 
 
 def _named(stanza: bytes, name: re.Pattern[bytes]) -> bool:
