@@ -161,14 +161,6 @@ def test_places_do_not_depend_on_the_direction(value: float, good: float, bad: f
         assert back.likeness is opposite[there.likeness]
 
 
-@given(POSITIVE, POSITIVE)
-def test_the_ends_are_like_themselves(good: float, bad: float) -> None:
-    if good == bad:
-        return
-    assert locate(good, good=good, bad=bad).likeness is Likeness.SAME
-    assert locate(bad, good=good, bad=bad).likeness is Likeness.DIFFERENT
-
-
 def test_spread_that_reaches_another_third_leaves_it_unknown() -> None:
     assert locate(120, good=100, bad=200).likeness is Likeness.SAME
     assert locate(120, good=100, bad=200, spread=20).likeness is Likeness.UNKNOWN

@@ -57,11 +57,9 @@ OFFERS = (
         (None, "bookworm", "1:10.0.2+ds-2+deb13u1~bpo12+1", "bookworm-backports"),
         (None, "trixie", "1:10.0.13+ds-0+deb13u1", "trixie"),
         ("bookworm", "bookworm", "1:7.2+dfsg-7+deb12u18+b3", "bookworm"),
-        ("sid", "bookworm", "1:11.1.3+ds-1", "sid"),
         ("10.0", "bookworm", "1:10.0.2+ds-2+deb13u1~bpo12+1", "bookworm-backports"),
         ("10.0.2", "bookworm", "1:10.0.2+ds-2+deb13u1~bpo12+1", "bookworm-backports"),
         ("10.0.2", "trixie", "1:10.0.2+ds-2+deb13u1", "trixie-security"),
-        ("7.2", "bookworm", "1:7.2+dfsg-7+deb12u18+b3", "bookworm"),
         ("1:10.0.13+ds-0+deb13u1", "bookworm", "1:10.0.13+ds-0+deb13u1", "trixie"),
     ],
 )

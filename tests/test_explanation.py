@@ -323,7 +323,6 @@ def test_counts_of_two_pid_1_are_not_compared() -> None:
         ("chacha_permute", PAGES - 1, Verdict.UNDECIDED),
         ("chacha_permute", PAGES, Verdict.REGRESSION),  # each getrandom() makes its own
         ("free_pgtables", PAGES, Verdict.REGRESSION),
-        ("do_mprotect_pkey", PAGES, Verdict.REGRESSION),
     ],
 )
 def test_a_small_step_that_may_be_of_the_memory_that_was_free(

@@ -315,7 +315,6 @@ DIED, BOOTED = "guest-error", "boot-error"
         ([DIED, "ok", DIED], DIED, (DIED, "it failed in 2 of 3 guests")),
         ([DIED, "skip", "skip"], "skip", ("skip",)),
         (["program-error"], "program-error", ("program-error",)),
-        (["time-out"], "time-out", ("time-out",)),
         (["infra", DIED, DIED], DIED, (DIED, "it failed in 2 of 2 guests")),
         ([DIED, "infra", "ok", "ok"], "ok", ()), (["infra", "ok"], "ok", ()),
         ([DIED, "infra", "infra"], "infra-error", ("QEMU was ended by signal 9",)),

@@ -8,13 +8,6 @@ from kdelta.verdict.windows import RARE, LocationKind, representative
 WINDOWS = st.lists(st.integers(min_value=0, max_value=2**63), min_size=1, max_size=60)
 
 
-def test_the_mode_ignores_timer_ticks() -> None:
-    found = representative([1700, 1000, 1000, 1000, 1000, 1000])
-    assert (found.value, found.kind, found.index) == (1000, LocationKind.MODE, 1)
-    assert found.share == pytest.approx(5 / 6)
-    assert (found.n, found.minimum, found.maximum, found.deviation) == (6, 1000, 1700, 0)
-
-
 @pytest.mark.parametrize("often", [5, 6])
 def test_a_second_length_that_repeats_is_scatter_and_named(often: int) -> None:
     """brk() and a touched page: 12,806 or 15,311 instructions by an LRU batch of 31."""

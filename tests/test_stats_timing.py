@@ -17,7 +17,7 @@ from kdelta.metric import Assume, Better, Grade, Metric, ReplicateUnit
 from kdelta.stats import detectors
 from kdelta.stats.brunner_munzel import least_p
 from kdelta.stats.series import Boot, Series, Trap
-from kdelta.stats.timing import compare, correct, gap_closed, holm, shares, two_sided_p, unread
+from kdelta.stats.timing import compare, correct, gap_closed, holm, shares, unread
 from kdelta.verdict.comparison import Comparison, Verdict
 from timing_series import METRIC, arm, noisy
 
@@ -536,10 +536,6 @@ def test_other_rules_on_examples_worked_by_hand() -> None:
     assert not published_rules.mmtests_significant(
         [9.0, 10.0, 11.0], [9.5, 10.5, 11.5], Better.LOWER
     )
-
-
-def test_student_tail_is_the_table_value() -> None:
-    assert two_sided_p(3.355, 8) == pytest.approx(0.01, abs=1e-4)
 
 
 def test_a_share_is_no_surer_than_the_comparison_of_its_arms() -> None:

@@ -150,13 +150,6 @@ def test_exact_counts_are_always_decided(old: int, new: int, step_percent: float
     assert verdict is expected
 
 
-@given(st.integers(min_value=1, max_value=10**6), st.integers(min_value=1, max_value=10**6))
-def test_swapping_the_arms_never_keeps_a_step(old: int, new: int) -> None:
-    there, back = decide(reading(old), reading(new), 0), decide(reading(new), reading(old), 0)
-    assert there.verdict.is_step == back.verdict.is_step == (old != new)
-    assert there.verdict is not back.verdict or not there.verdict.is_step
-
-
 def handling(value: int, handled: int) -> CountReading:
     return CountReading(value=value, operations=10, operation="call", spread=0, handled=handled)
 
