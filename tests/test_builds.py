@@ -73,7 +73,6 @@ def test_a_step_between_compilers_is_undecided_and_says_what_to_run() -> None:
     ("old", "new", "now", "source", "verdict", "crosses"),
     [
         (GCC_14, GCC_16, 301.7, "", Verdict.SAME, True),  # whoever built it
-        (GCC_14, GCC_16, 302.0, "", Verdict.SAME, True),
         (GCC_14, GCC_14_3, 669.8, "", Verdict.REGRESSION, False),
         (GCC_14, "", 669.8, "", Verdict.REGRESSION, False),
         ("", GCC_16, 669.8, "", Verdict.REGRESSION, False),

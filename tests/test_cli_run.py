@@ -50,7 +50,6 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ([GOOD, "--kernels", ""], "kernels"),
         ([GOOD, "--kernels", "6.16,6.17", "--rounds", "0"], "rounds"),
         ([GOOD, "--kernels", "6.16,6.17", "--memory-mib", "1"], "memory_mib"),
-        ([GOOD, "--kernels", "6.16,6.17", "--cpus", "1000"], "cpus"),
         ([GOOD, "study.toml", "--kernels", "6.16"], "one study file, or scenarios only"),
         (["nothing.toml"], "nothing.toml"),
         ([GOOD, "--kernels", "file:/nothing,file:/nowhere"], "/nothing"),

@@ -172,7 +172,6 @@ HEAD = "\nx:     file format elf64-x86-64\n\n\nDisassembly of section .f0:\n\n00
         "   0:\tret\nrm -rf /\n",
         "   0:\tret\n   9:\tret\n",  # beyond the end
         "   0:\tret\nDisassembly of section .f1:\n   1:\tret\n",  # of no piece
-        "   0:\tret\nDisassembly of section .text:\n   1:\tret\n",
     ],
 )
 def test_what_objdump_does_not_say_is_refused(text: str) -> None:

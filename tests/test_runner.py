@@ -31,7 +31,6 @@ from kdelta.sample import (
     KernelIdentity,
     Outcome,
     SkipKind,
-    TimeData,
     TrialRecord,
     TrialResult,
 )
@@ -71,27 +70,20 @@ def exact(_reading: Reading) -> tuple[ExactData, tuple[str, ...]]:
     return ExactData(), ()
 
 
-def timed(_reading: Reading) -> tuple[TimeData, tuple[str, ...]]:
-    return TimeData(), ()
-
-
-def judge(ran: Ran, measured: Callable[..., object] = exact) -> TrialResult:
-    return judged(ran, LOAD, SCENARIO, measured)  # type: ignore[arg-type]
+def judge(ran: Ran) -> TrialResult:
+    return judged(ran, LOAD, SCENARIO, exact)
 
 
 BINDING = next(fact.name for fact in SCENARIO.contract if fact.want not in ("same", "free"))
-each_instrument = pytest.mark.parametrize("measured", [exact, timed])
 
 
-@each_instrument
-def test_what_is_as_wanted_is_ok(measured: Callable[..., object]) -> None:
-    result = judge(Ran(printed=printed(), status=0), measured)
+def test_what_is_as_wanted_is_ok() -> None:
+    result = judge(Ran(printed=printed(), status=0))
     assert (result.outcome, result.reasons, result.skip) == (Outcome.OK, (), None)
-    assert result.data == measured(None)[0]  # type: ignore[index]
+    assert result.data == ExactData()
     assert result.state
 
 
-@each_instrument
 @pytest.mark.parametrize(
     ("status", "told"),
     [
@@ -99,53 +91,44 @@ def test_what_is_as_wanted_is_ok(measured: Callable[..., object]) -> None:
         (139, "139 (as by SIGSEGV)"), (255, "255"),
     ],
 )  # fmt: skip
-def test_a_status_that_no_workload_has_is_the_guests_fault(
-    status: int, told: str, measured: Callable[..., object]
-) -> None:
+def test_a_status_that_no_workload_has_is_the_guests_fault(status: int, told: str) -> None:
     with pytest.raises(GuestError, match=re.escape(f'status {told}: "Killed"')):
-        judge(Ran(printed="some\nKilled\n", status=status), measured)
+        judge(Ran(printed="some\nKilled\n", status=status))
     with pytest.raises(GuestError, match=re.escape(f"status {told}: it printed nothing")):
-        judge(Ran(printed="\n", status=status), measured)
+        judge(Ran(printed="\n", status=status))
 
 
-@each_instrument
-def test_a_program_that_says_another_end_than_it_has_is_no_result(
-    measured: Callable[..., object],
-) -> None:
+def test_a_program_that_says_another_end_than_it_has_is_no_result() -> None:
     with pytest.raises(GuestError, match="says end 0 and ended with 1"):
-        judge(Ran(printed=printed(), status=1), measured)
+        judge(Ran(printed=printed(), status=1))
 
 
-@each_instrument
-def test_what_the_kernel_lacks_is_skipped(measured: Callable[..., object]) -> None:
-    result = judge(Ran(printed=f"{HEAD}note no mseal() here\nend 77\n", status=77), measured)
+def test_what_the_kernel_lacks_is_skipped() -> None:
+    result = judge(Ran(printed=f"{HEAD}note no mseal() here\nend 77\n", status=77))
     assert result.outcome is Outcome.SKIP
     assert result.skip
     assert (result.skip.kind, result.reason) == (SkipKind.UNSUPPORTED, "no mseal() here")
 
 
-@each_instrument
-def test_a_program_that_gives_up_is_the_guests_fault(measured: Callable[..., object]) -> None:
+def test_a_program_that_gives_up_is_the_guests_fault() -> None:
     ran = Ran(printed=f"{HEAD}note mmap: no memory\nend 1\n", status=1)
     with pytest.raises(GuestError, match="the workload failed: mmap: no memory"):
-        judge(ran, measured)
+        judge(ran)
 
 
-@each_instrument
-def test_every_reason_is_told_as_one_of_its_own(measured: Callable[..., object]) -> None:
+def test_every_reason_is_told_as_one_of_its_own() -> None:
     ran = Ran(
         printed=printed(status=1, **{BINDING: "777"}), status=1, wrong=("2 CPUs; asked for 1",)
     )
-    result = judge(ran, measured)
+    result = judge(ran)
     assert result.outcome is Outcome.INVALID
     assert result.reasons[0] == "2 CPUs; asked for 1"
     assert any(text.startswith(f"{BINDING} before is 777, not ") for text in result.reasons[1:])
     assert result.data is not None
 
 
-@each_instrument
-def test_contract_that_only_program_saw_broken_is_invalid(measured: Callable[..., object]) -> None:
-    result = judge(Ran(printed=printed(status=1), status=1), measured)
+def test_contract_that_only_program_saw_broken_is_invalid() -> None:
+    result = judge(Ran(printed=printed(status=1), status=1))
     assert (result.outcome, result.reasons) == (Outcome.INVALID, ("it says 1",))
 
 

@@ -31,6 +31,7 @@ from kdelta.attribution import insns
 from kdelta.attribution.symbols import Symbols
 from kdelta.cli.main import cli
 from kdelta.errors import InfraError, SpecError
+from kdelta.journal.run import RunRecord
 from kdelta.ladder.calls import weighed_by_phases
 from kdelta.ladder.counts import CountMethod
 from kdelta.ladder.evidence import compare_arms, gather
@@ -392,10 +393,14 @@ def own(*phases: Mapping[str, Any], ratio: float = 1) -> list[TrialResult]:
     return [trial(phase, ratio=ratio) for phase in phases]
 
 
+def run_own(old: list[TrialResult], new: list[TrialResult]) -> RunRecord:
+    record = run({"6.16.12": old, "6.17.13": new})
+    return replace(record, trials=tuple(replace(t, workload="/own.c") for t in record.trials))
+
+
 def judged_own(old: list[TrialResult], new: list[TrialResult]) -> Comparison:
-    method, record = CountMethod(), run({"6.16.12": old, "6.17.13": new})
-    trials = tuple(replace(one, workload="/own.c") for one in record.trials)
-    return compare_arms(method, *gather(replace(record, trials=trials), "/own.c", SCENARIO, method))
+    method = CountMethod()
+    return compare_arms(method, *gather(run_own(old, new), "/own.c", SCENARIO, method))
 
 
 LIMIT = "a timer is set, or a limit of time"
@@ -495,9 +500,8 @@ def test_the_first_line_names_the_calls_that_changed_most(ratio: int) -> None:
     both = {"syscalls": dict.fromkeys(("brk", "mmap", "read"), 1)}
     spent = ({"brk": 7, "mmap": 900, "read": 100}, {"brk": 7, "mmap": 870, "read": 140, "": 60})
     old, new = ([{**both, "spent": each}] * 3 for each in spent)
-    record = run({"6.16.12": own(*old), "6.17.13": own(*new, ratio=ratio)})
-    trials = tuple(replace(one, workload="/own.c") for one in record.trials)
-    found = report(replace(record, trials=trials))
+    record = run_own(own(*old), own(*new, ratio=ratio))
+    found = report(record)
     first, *rest = plain(show_page.show(found, details=False)).split("\n\n")
     told = "Most changed: page faults 0 -> 60 (new), read 100 -> 140 (x1.400), mmap 900 -> 870 (x0."
     assert told in " ".join(first.split())
@@ -520,10 +524,7 @@ def test_calls_that_seeds_move_as_far_are_told_as_chance() -> None:
             spent, ((900, 860, 880), (870, 890, 850)), (100, 140), strict=True
         )
     ]
-    record = run({"6.16.12": own(*arms[0]), "6.17.13": own(*arms[1], ratio=2)})
-    found = report(
-        replace(record, trials=tuple(replace(t, workload="/o.c") for t in record.trials))
-    )
+    found = report(run_own(own(*arms[0]), own(*arms[1], ratio=2)))
     page = plain(show_page.show(found, details=False))
     assert "Most changed: read 100 -> 140 (x1.400)." in " ".join(page.split())
     assert ("~-30" in page, "~-5" in page, "+40" in page) == (True, True, True)
