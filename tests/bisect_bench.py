@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 import ladder_records as records
 from kdelta.bisect import journal as journals
-from kdelta.bisect.bisection import News
+from kdelta.bisect.bisection import News, ReleaseBisection
+from kdelta.bisect.evidence import PointCounting
 from kdelta.bisect.journal import Journal, Point, Question
 from kdelta.errors import InfraError
 from kdelta.kernels.kernel import Kernel
@@ -80,3 +81,9 @@ def journal(root: Path, keys: Sequence[str], asked: Question | None = None) -> J
     """A new bisection over points of these names."""
     points = tuple(Point(key=key, label=key) for key in keys)
     return journals.create(root, "bisect-test", asked or question(), points)
+
+
+def of_releases(own: Journal, bench: Bench) -> ReleaseBisection:
+    """The bisection over a journal's points, each as likely as the others."""
+    counting, likely = PointCounting(own, bench.measure), [1.0] * (len(own.state.points) - 1)
+    return ReleaseBisection(own, counting, bench.tell, bench.resolve, likely)

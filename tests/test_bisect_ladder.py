@@ -10,9 +10,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bisect_bench import BOOT_FAILURE, Bench, MachineFaultError, counted, journal, question
+from bisect_bench import (
+    BOOT_FAILURE,
+    Bench,
+    MachineFaultError,
+    counted,
+    journal,
+    of_releases,
+    question,
+)
 from kdelta.bisect import journal as journals
-from kdelta.bisect.bisection import ReleaseBisection
 from kdelta.bisect.evidence import BisectionResult, Ending, Findings, PointCounting, boots, record
 from kdelta.bisect.search import Likeness, Mark
 from kdelta.errors import InfraError, StoreError
@@ -33,12 +40,7 @@ def named(values: Sequence[float | TrialResult | Exception]) -> Values:
 
 def searched(root: Path, values: Values) -> tuple[BisectionResult, journals.Journal, Bench]:
     own, bench = journal(root, list(values)), Bench(values)
-    return ladder(own, bench).run(), own, bench
-
-
-def ladder(own: journals.Journal, bench: Bench) -> ReleaseBisection:
-    counting = PointCounting(own, bench.measure)
-    return ReleaseBisection(own, counting, bench.tell, bench.resolve)
+    return of_releases(own, bench).run(), own, bench
 
 
 def pair(found: BisectionResult) -> tuple[str, str]:
@@ -135,7 +137,7 @@ def test_a_kernel_that_cannot_be_had_is_tried_again_later(tmp_path: Path) -> Non
     assert own.steps["k2"].temporary
     before = len(bench.asked)
     bench.values = {**values, "k2": GOOD}
-    again = ladder(own, bench).run()
+    again = of_releases(own, bench).run()
     assert pair(again) == ("k2", "k3")
     assert bench.asked[before:] == ["k2"]
 
@@ -151,12 +153,12 @@ def test_a_fault_of_this_machine_ends_it_and_the_next_call_goes_on(tmp_path: Pat
     own = journal(tmp_path, list(values))
     bench = Bench({**values, "k4": MachineFaultError("no memory")})
     with pytest.raises(InfraError):
-        ladder(own, bench).run()
+        of_releases(own, bench).run()
     found = journals.find(tmp_path, question())
     assert found is not None
     assert found.state == own.state
     fresh = Bench(values)
-    result = ladder(found, fresh).run()
+    result = of_releases(found, fresh).run()
     assert pair(result) == ("k7", "k8")
     assert fresh.asked[0] == "k4"
     assert not set(fresh.asked[1:]) & set(bench.asked)
@@ -177,11 +179,13 @@ def test_a_kill_at_any_point_costs_one_measurement(tmp_path: Path, survived: int
             raise Killed
         return bench.measure(kernel, trial, folder)
 
+    search = of_releases(own, bench)
+    search.instrument = PointCounting(own, measure)
     with pytest.raises(Killed):
-        ReleaseBisection(own, PointCounting(own, measure), bench.tell, bench.resolve).run()
+        search.run()
     again = journals.find(tmp_path / "killed", question())
     assert again is not None
-    result = ladder(again, bench).run()
+    result = of_releases(again, bench).run()
     assert pair(result) == ("k4", "k5")
     assert bench.asked == whole.asked
 
@@ -189,7 +193,7 @@ def test_a_kill_at_any_point_costs_one_measurement(tmp_path: Path, survived: int
 def test_an_ended_bisection_answers_without_measuring(tmp_path: Path) -> None:
     first, own, bench = searched(tmp_path, named([GOOD, GOOD, BAD]))
     count = len(bench.asked)
-    again = ladder(own, bench).run()
+    again = of_releases(own, bench).run()
     assert again == first
     assert len(bench.asked) == count
 
@@ -198,7 +202,7 @@ def test_one_phase_can_be_bisected_alone(tmp_path: Path) -> None:
     values = named([GOOD, GOOD, BAD])
     own = journal(tmp_path, list(values), question(phase="touch"))
     bench = Bench(values)
-    found = ladder(own, bench).run()
+    found = of_releases(own, bench).run()
     assert found.ending is Ending.SAME
     assert Findings(own).value(found.good) == 100
 
@@ -206,7 +210,7 @@ def test_one_phase_can_be_bisected_alone(tmp_path: Path) -> None:
 def test_a_phase_that_is_not_there_is_said(tmp_path: Path) -> None:
     own = journal(tmp_path, ["k0", "k1"], question(phase="nonsense"))
     bench = Bench(named([GOOD, BAD]))
-    found = ladder(own, bench).run()
+    found = of_releases(own, bench).run()
     assert found.ending is Ending.INVALID
     assert "no phase nonsense" in found.reasons[0]
 

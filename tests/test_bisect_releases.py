@@ -12,12 +12,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from bisect_bench import Bench, journal, question
+from bisect_bench import Bench, journal, of_releases, question
 from git_history import Repository
 from kdelta.archive.index import Package, upstream_of
 from kdelta.bisect import history
-from kdelta.bisect.bisection import ReleaseBisection
-from kdelta.bisect.evidence import PointCounting
 from kdelta.bisect.journal import Point
 from kdelta.bisect.search import Found, Mark, next_step
 from kdelta.cli.bisect import Asked, bisect, carried_out, one_scenario, tell
@@ -112,9 +110,7 @@ def asked(points: Sequence[Point], first_bad: str) -> list[str]:
     bad = labels.index(first_bad)
     marks: dict[int, Mark] = {}
     names = []
-    while not isinstance(
-        step := next_step(len(points), marks, weights=history.weights(points)), Found
-    ):
+    while not isinstance(step := next_step(marks, history.weights(points)), Found):
         names.append(labels[step.point])
         marks[step.point] = Mark.GOOD if step.point < bad else Mark.BAD
     assert (step.good, step.bad) == (bad - 1, bad)
@@ -223,7 +219,8 @@ def finished(tmp_path: Path) -> Callable[..., str]:
         known = {f"k{at}": value for at, value in enumerate(values)}
         bench = Bench(known)
         own = journal(tmp_path / "runs", list(known), replace(question(), study=study))
-        search = ReleaseBisection(own, PointCounting(own, bench.measure), tell, bench.resolve)
+        search = of_releases(own, bench)
+        search.tell = tell
         wanted = Asked(
             study=study, phase="total", runs=tmp_path / "runs", wanted_qemu="", again=False,
             fresh=False, as_json=as_json, top=3,

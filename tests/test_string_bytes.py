@@ -13,14 +13,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from bisect_bench import Bench, journal
+from bisect_bench import Bench, journal, of_releases
 from kdelta.analysis import lab
 from kdelta.analysis.claims import claim
 from kdelta.analysis.explanation import explain
 from kdelta.analysis.findings import report
 from kdelta.analysis.gate import gate
-from kdelta.bisect.bisection import ReleaseBisection
-from kdelta.bisect.evidence import Ending, PointCounting
+from kdelta.bisect.evidence import Ending
 from kdelta.bisect.search import Mark
 from kdelta.ladder.counts import CountMethod, counted
 from kdelta.rendering import explain as explain_view
@@ -106,8 +105,7 @@ def test_a_survey_marks_it_and_lists_it() -> None:
 def test_a_bisection_does_not_begin_without_a_sign(tmp_path: Path) -> None:
     values = {"old": LENT, "new": COPIED}
     own, bench = journal(tmp_path, list(values)), Bench(values)
-    search = ReleaseBisection(own, PointCounting(own, bench.measure), bench.tell, bench.resolve)
-    found = search.run()
+    found = of_releases(own, bench).run()
     assert found.ending is Ending.UNDECIDED
     assert WHY in found.reasons[0]
 
@@ -115,9 +113,7 @@ def test_a_bisection_does_not_begin_without_a_sign(tmp_path: Path) -> None:
 def test_a_point_that_copies_by_other_instructions_is_like_no_end(tmp_path: Path) -> None:
     values = {"old": OLD, "mid": handling(NEW, 4096 * PAGES), "new": NEW}
     own, bench = journal(tmp_path, list(values)), Bench(values)
-    found = ReleaseBisection(
-        own, PointCounting(own, bench.measure), bench.tell, bench.resolve
-    ).run()
+    found = of_releases(own, bench).run()
     step = own.steps["mid"]
     assert step.mark is Mark.SKIP
     assert step.why.startswith(f"beside new: +0 instructions, and {WHY}")

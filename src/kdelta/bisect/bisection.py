@@ -84,13 +84,13 @@ class ReleaseBisection(Bisection):
     """
 
     resolve: Callable[[Point], Kernel]
-    weights: Sequence[float] | None = None
+    weights: Sequence[float]
     _absent: int = 0
 
     def _found(self) -> evidence.BisectionResult:
         points = self.journal.state.points
         while not (ended := self._of_ends()):
-            asked = next_step(len(points), self.journal.marks, weights=self.weights)
+            asked = next_step(self.journal.marks, self.weights)
             if isinstance(asked, Found):
                 return evidence.of_pair(
                     self.instrument.findings(),
@@ -153,7 +153,7 @@ class CommitBisection(Bisection):
             steps = self.journal.steps
             marks = {at: steps[key].mark for at, key in enumerate(keys) if key in steps}
             # What a row begins with has been measured beside other commits, or stands for good.
-            asked = next_step(len(keys), marks | {0: Mark.GOOD}, weights=weights)
+            asked = next_step(marks | {0: Mark.GOOD}, weights)
             if isinstance(asked, Found):
                 return asked
             self._visit(self._placed(keys[asked.point]), asked.left)

@@ -45,24 +45,19 @@ class Found:
     skipped: tuple[int, ...]
 
 
-def next_step(
-    count: int, marks: Mapping[int, Mark], *, weights: Sequence[float] | None = None
-) -> Ask | Found:
+def next_step(marks: Mapping[int, Mark], weights: Sequence[float]) -> Ask | Found:
     """What to measure next, or the result.  The ends are asked for first.
 
-    weights: how likely the change is between each point and the next (count - 1 of them, not
-    negative; None: all alike).  They steer, but never cost a measurement: without SKIP at most
-    ceil(log2(count - 1)) points are asked for after the ends.  Raises ValueError for marks that
-    are no search: an end that is marked otherwise than good and bad, points outside.
+    weights: how likely the change is between each point and the next, not negative.  They steer,
+    but never cost a measurement: without SKIP at most ceil(log2(count - 1)) points are asked for
+    after the ends.  Raises ValueError for marks that are no search: an end that is marked otherwise
+    than good and bad, points outside.
     """
+    count = len(weights) + 1
     if count < 2 or any(not 0 <= point < count for point in marks):
         raise ValueError("a search is between two ends, and marks are of points between them")
     if marks.get(0, Mark.GOOD) is not Mark.GOOD or marks.get(count - 1, Mark.BAD) is not Mark.BAD:
         raise ValueError("the first point must be good and the last one bad")
-    if weights is not None and (
-        len(weights) != count - 1 or any(not 0 <= weight < math.inf for weight in weights)
-    ):
-        raise ValueError("there is one weight, not negative, for each two neighbours")
     for end in (0, count - 1):
         if end not in marks:
             return Ask(point=end, left=_halvings(count - 1) + 2 - bool(end))
@@ -74,8 +69,7 @@ def next_step(
     )
     left = max(_halvings(bad - good), _halvings(count - 1) - (len(decided) - 2))
     if _unmarked((good, bad), marks):
-        prior = [1.0] * (count - 1) if weights is None else weights
-        return Ask(point=_choose((good, bad), marks, prior, left), left=left)
+        return Ask(point=_choose((good, bad), marks, weights, left), left=left)
     return Found(good=good, bad=bad, skipped=tuple(range(good + 1, bad)))
 
 

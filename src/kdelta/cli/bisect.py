@@ -120,7 +120,7 @@ def releases_command(**given: Any) -> None:
         evidence.PointCounting(journal, measure),
         tell,
         lambda point: _kernel(study, point.key),
-        weights=history.weights(kernels),
+        history.weights(kernels),
     )
     where = partial(_where_to_look, study.scenarios[0])
     carried_out(asked, search, f"{len(kernels)} kernels", where)
