@@ -726,10 +726,8 @@ def _decided(
     return Ruling.ACCEPT, f"no path {words.worse}; best {_cell(best)}" if best else ""
 
 
-def _cell(row: PathRow | None) -> str:
-    where = f", {row.arch}" if row and row.arch != HOME else ""
-    if row is None:
-        return ""
+def _cell(row: PathRow) -> str:
+    where = f", {row.arch}" if row.arch != HOME else ""
     percent = "" if row.change is Effect.OPEN else f" {sized(row.percent)}"
     return f"{row.scenario} ({row.pages} pages{where}){percent}"
 
