@@ -77,7 +77,6 @@ def test_mirrors_from_both_formats(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "deb https://vendor.example/apt nodistro main",
         "deb https://vendor.example/apt llvm-toolchain-bookworm main",
         "deb https://vendor.example/apt bookworm-pgdg main",
         "deb https://vendor.example/apt bookworm stable",

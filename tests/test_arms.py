@@ -43,7 +43,6 @@ def study(*references: str) -> spec.Study:
         (kernel("7.3-rc", version="7.3~rc7-1~exp1"), "7.3-rc7"),
         (kernel("file:bzImage", release="6.18.0-mine"), "6.18.0-mine"),
         (kernel("file:vmlinux"), "file:vmlinux"),
-        (kernel("file:" + "x" * 100), "file:" + "x" * 100),
         (kernel("file:" + "x" * 900), "file:" + "x" * 195),
     ],
 )

@@ -54,7 +54,6 @@ def table(content: bytes, name: str = "a.csv") -> str:
         ("a.csv", b"kernel,boot,ns\n6.1,1,1e308\n", '"1e308" is not a number up to 1e+30'),
         ("a.csv", b"kernel,boot,ns\n6.1,1,1e-320\n", '"1e-320" is not zero or a number from'),
         ("a.csv", b"kernel,boot,ns\n6.1,1,1_0\n", '"1_0" is not a number'),
-        ("a.csv", b'kernel,boot,ns\n6.1,1,"1,5"\n', '"1,5" is not a number'),
         ("a.csv", "kernel,boot,ns\n6.1,1,٣\n".encode(), "is not a number"),
         ("a.csv", b"kernel,order,boot,ns\n6.1,one,1,5\n", '"one" is not a number'),
         ("a.csv", b"kernel;boot;ns\n6.1;1;5,2\n", 'one column, "kernel;boot;ns"; name the columns'),
