@@ -75,7 +75,7 @@ def is_held(path: Path) -> bool:
 
 
 def _holder(path: Path) -> str:
-    holders = sorted(lock_holders(_PROC, [path]))
+    holders = sorted(lock_holders([path]))
     name = path.stem if len(path.stem) <= _SHORT else f"{path.stem[:_SHORT]}..."
     if not holders:
         return f", which works on the same: {name}"
@@ -85,18 +85,17 @@ def _holder(path: Path) -> str:
 
 def stopped(pid: int) -> str:
     """The end of a sentence when a process is stopped; "" when it is not."""
-    is_stopped = process_state(_PROC, pid) == "T"
-    return f"; it is stopped: kill -CONT {pid} lets it go on" if is_stopped else ""
+    return f"; it is stopped: kill -CONT {pid} lets it go on" if is_stopped(pid) else ""
 
 
-def lock_holders(proc: Path, files: Iterable[Path]) -> set[int]:
+def lock_holders(files: Iterable[Path]) -> set[int]:
     """Numbers of the processes that hold a lock on one of these files (proc_locks(5))."""
     wanted = set()
     for path in files:
         with suppress(OSError):
             wanted.add(str(path.stat().st_ino))
     try:
-        rows = [line.split() for line in (proc / "locks").read_text().splitlines()]
+        rows = [line.split() for line in (_PROC / "locks").read_text().splitlines()]
     except OSError:
         return set()
     return {
@@ -106,12 +105,12 @@ def lock_holders(proc: Path, files: Iterable[Path]) -> set[int]:
     }
 
 
-def process_state(proc: Path, pid: int) -> str:
-    """The letter for what a process does, such as "T" for stopped; "" when it is gone."""
+def is_stopped(pid: int) -> bool:
+    """True for a process that is stopped; False for one that is gone, too."""
     try:
-        return (proc / str(pid) / "stat").read_text().rpartition(")")[2].split()[0]
+        return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] == "T"
     except (OSError, IndexError):
-        return ""
+        return False
 
 
 # struct flock of 64-bit Linux: type, whence, start, length, process (0).

@@ -24,7 +24,7 @@ from kdelta import cache
 from kdelta.errors import Cancelled, InfraError, SpecError
 from kdelta.files import write_aside
 from kdelta.host.facts import text_of
-from kdelta.locks import BusyError, lock_holders, process_state
+from kdelta.locks import BusyError, is_stopped, lock_holders
 from kdelta.machine.axes import MachineSettings
 from kdelta.procfs import cpu_list, meminfo
 
@@ -145,7 +145,7 @@ def _usable(isolated: Collection[int]) -> set[int]:
 log = logging.getLogger(__name__)
 
 QEMU_MIB = 300  # what QEMU itself takes beside the guest's memory
-_ROOT, _PROC = Path("/"), Path("/proc")
+_ROOT = Path("/")
 _NAME = "guest-{cpus}-{mib}-{number}"  # a held lock, which says what its guest takes
 _SILENT_S = 10.0  # of waiting for other processes
 _SIZE = re.compile(r"guest-(\d+)-(\d+)-\d+")
@@ -213,9 +213,9 @@ def _fits(cpus: int, cores: int, mib: int) -> bool:
 
 def _others() -> str:
     places = cache.lease_place().glob("guest-*.lock")
-    holders = lock_holders(_PROC, places) - {os.getpid()}
-    stopped = {pid for pid in holders if process_state(_PROC, pid) == "T"}
-    named, again = ", ".join(map(str, sorted(holders))), " ".join(map(str, sorted(stopped)))
+    holders = lock_holders(places) - {os.getpid()}
+    stopped = sorted(filter(is_stopped, holders))
+    named, again = ", ".join(map(str, sorted(holders))), " ".join(map(str, stopped))
     words = f"kdelta processes {named} have" if holders else ""
     words = f"kdelta process {named} has" if len(holders) == 1 else words
     return words + f"; stopped is {again}: kill -CONT {again} lets it go on" * bool(stopped)

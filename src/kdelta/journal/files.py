@@ -196,7 +196,7 @@ def held(folder: Path) -> Iterator[None]:
             with disk_errors(folder):
                 own.enter_context(locks.locked(lock, 0))
         except locks.BusyError as error:
-            holders = map(str, sorted(locks.lock_holders(Path("/proc"), [lock])))
+            holders = map(str, sorted(locks.lock_holders([lock])))
             cause = (
                 f"run {folder.name} is being executed by process {' '.join(holders) or 'unknown'}"
             )
