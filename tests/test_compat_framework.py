@@ -102,7 +102,7 @@ def one(
     *values: float, failures: tuple[str, ...] = (), base: tuple[float, ...] = (100.0,)
 ) -> FrameworkRow:
     arms = [runs("new", values, failures), runs("base", base)]
-    return framework_rows(arms, baseline="base")[0]
+    return framework_rows(arms, baseline="base", tolerance=0.05, max_cv=0.1)[0]
 
 
 def test_limits_belong_to_the_steady_side() -> None:
@@ -114,7 +114,8 @@ def test_limits_belong_to_the_steady_side() -> None:
 def test_direction_is_turned_for_a_throughput() -> None:
     metric = replace(METRIC, better=Better.HIGHER)
     arms = [arm("new", (90.0,), metric=metric), arm("base", (100.0,), metric=metric)]
-    assert framework_rows(arms, baseline="base")[0].classification == "regression"
+    row, _ = framework_rows(arms, baseline="base", tolerance=0.05, max_cv=0.1)
+    assert row.classification == "regression"
 
 
 @pytest.mark.parametrize(

@@ -356,7 +356,7 @@ def test_settling_waits_for_quiet_and_no_longer(tmp_path: Path) -> None:
         stop.clear()
         clock = threading.Thread(target=pass_time, args=(busy,))
         clock.start()
-        assert facts.settle(timeout, threading.Event(), root) is quiet
+        assert facts.settle(timeout, threading.Event(), root, facts.idle_ticks) is quiet
         stop.set()
         clock.join()
 
@@ -365,5 +365,5 @@ def test_settling_ends_when_cancelled(tmp_path: Path) -> None:
     cancelled = threading.Event()
     cancelled.set()
     begun = time.monotonic()
-    assert not facts.settle(60.0, cancelled, machine(tmp_path))
+    assert not facts.settle(60.0, cancelled, machine(tmp_path), facts.idle_ticks)
     assert time.monotonic() - begun < 20

@@ -724,11 +724,7 @@ class FrameworkRow:
 
 
 def framework_rows(
-    arms: Sequence[Series],
-    *,
-    baseline: str,
-    tolerance: float = TOLERANCE,
-    max_cv: float = MAX_CV,
+    arms: Sequence[Series], *, baseline: str, tolerance: float, max_cv: float
 ) -> tuple[FrameworkRow, ...]:
     """The rows of all arms of one metric; `baseline` is the arm that deltas are against."""
     own = [_row(series, max_cv) for series in arms]

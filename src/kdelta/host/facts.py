@@ -292,10 +292,7 @@ def objections(host: HostFacts, *, steal: float | None = None) -> tuple[str, ...
 
 
 def settle(
-    timeout: float,
-    cancelled: threading.Event,
-    root: Path = Path("/"),
-    ticks: Callable[[Path], tuple[int, int]] = idle_ticks,
+    timeout: float, cancelled: threading.Event, root: Path, ticks: Callable[[Path], tuple[int, int]]
 ) -> bool:
     """Wait for three quiet quarters of a second in a row (at least 90 % idle), as PID 1 does; False
     when it is busy for timeout seconds, or cancelled.  ticks: reads idle ticks, and all.
