@@ -67,7 +67,7 @@ def main() -> None:
 def _make(example: Example, runs: Path, to: Path) -> None:
     said("run", *example.run, "--new", "--again", "--runs", str(runs), may=_HELD)
     of_run = ("latest", "--runs", str(runs))
-    said("report", *of_run, "--mail", "-o", str(to / f"{example.name}.mail.txt"))
+    said("report", *of_run, "-o", str(to / f"{example.name}.mail.txt"))
     bundle = runs / f"{example.name}.tar"
     bundle.unlink(missing_ok=True)
     said("bundle", "make", *of_run, "-o", str(bundle))

@@ -283,7 +283,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
 VIEWS = [
     ["show", "spoiled"], ["show", "long"], ["show", "spoiled", "--json"],
     ["show", "spoiled", "--csv"], ["show", "spoiled", "--summary"], ["explain", "spoiled"],
-    ["runs", "list"], ["report", "spoiled", "--mail"], ["report", "long", "--mail"],
+    ["runs", "list"], ["report", "spoiled"], ["report", "long"],
     ["gate", "spoiled", "--ktap"], ["gate", "spoiled", "--junit"], ["gate", "long"],
     ["audit", "spoiled"], ["show", "torn"], ["show", "nested"], ["show", "piped"],
     ["show", "leads"],

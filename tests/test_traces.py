@@ -179,7 +179,7 @@ def test_a_kept_run_is_shown_and_every_other_view_refuses_it(
     assert (shown.status, "x4.000" in shown.out) == (0, True)
     for words in (
         ["explain", "traced"],
-        ["report", "traced", "--mail"],
+        ["report", "traced"],
         ["coverage", "traced"],
         ["gate", "traced"],
     ):

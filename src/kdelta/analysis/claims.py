@@ -72,6 +72,11 @@ class Claim:
         return not self.report.record.instrument.traits.repeats
 
     @property
+    def ladder(self) -> Ladder[Any]:
+        """That of the headline, else the first."""
+        return self.headline.ladder if self.headline else self.report.ladders[0]
+
+    @property
     def decided(self) -> bool:
         """True when at least one comparison says more than that nothing can be said."""
         rungs = (rung for ladder in self.report.ladders for rung in ladder.rungs)

@@ -84,7 +84,7 @@ kdelta check series.mbox --base ~/linux@v6.17
 kdelta bisect releases mincore:no_thp_pte_scan_64m --good 6.16 --bad 7.2
 kdelta bisect commits unmap:munmap --tree ~/linux --good v6.18 --bad v6.19
 kdelta gate latest --against 6.16 --kernel 6.17 --junit
-kdelta report latest --mail -o report.txt
+kdelta report latest -o report.txt
 kdelta bundle make latest -o run.tar
 kdelta bundle verify run.tar
 kdelta bundle reproduce run.tar

@@ -43,7 +43,7 @@ _NAMED = 4  # functions that recipients are looked for by
 
 @click.command()
 @options.run_argument
-@click.option("--mail", is_flag=True, help="A mail in plain text, for a person to send.")
+@click.option("--mail", is_flag=True, expose_value=False, help="A mail in plain text: the default.")
 @options.other_run(
     "--beside",
     help="A run of the other instrument: a regression of time with the path length behind it.",
@@ -70,15 +70,11 @@ def report(
     introduced: str,
     tree: Path | None,
     output: Path,
-    *,
-    mail: bool,
 ) -> None:
-    """Write what RUN proves as a mail; kdelta never sends anything.
+    """Write what RUN proves as a mail for a person to send; kdelta never sends anything.
 
     RUN is the identifier of a run, a unique beginning of it, "latest", or a run folder.
     """
-    if not mail:
-        raise click.UsageError("say what to write: --mail")
     other = one_record(runs, beside) if beside else None
     record = one_record(runs, run)
     (carried,), sent = lab.without_folders([record])
@@ -87,15 +83,15 @@ def report(
         raise SpecError("it has no trials", place=record.run_id, action="measure it: kdelta run")
     known = loadable(trial.workload for trial in record.trials)
     workloads = {sent.get(name, name): one for name, one in known.items()}
-    head = found.headline.ladder if found.headline else found.report.ladders[0]
-    program = next((programs.asked(file_of(one)) for one in sent if sent[one] == head.workload), "")
-    newest = not_counted(head) if found.headline and not found.timed else ""
+    own = found.ladder.workload
+    program = next((programs.asked(file_of(one)) for one in sent if sent[one] == own), "")
+    newest = not_counted(found.ladder) if found.headline and not found.timed else ""
     letter = mails.Letter(workloads=workloads, program=program, newest=newest)
     explained = found.explanation
     rows = (*explained.rising, *explained.falling) if explained else ()
     functions = [row.function for row in rows if row.function.isidentifier()][:_NAMED]
     if tree:
-        files = defining(functions or [found.report.ladders[0].workload], tree)
+        files = defining(functions or [own], tree)
         who = maintainers.recipients(tree, files)
         introduced = maintainers.as_fixed(tree, introduced) if introduced else ""
         letter = replace(letter, file=files[0], to=who.to, cc=who.cc)
@@ -104,8 +100,8 @@ def report(
         raise SpecError("is no commit with its subject", place="--introduced", action=action)
     letter = replace(letter, introduced=introduced)
     text = mails.written(found, letter)
+    say(*_readiness(found, letter), err=True)  # first on a terminal
     write_output(text, output)
-    say(_readiness(found, letter), err=True)
 
 
 def defining(functions: Sequence[str], tree: Path) -> list[str]:
@@ -120,28 +116,22 @@ def defining(functions: Sequence[str], tree: Path) -> list[str]:
     raise SpecError(cause, place=str(tree), action=action)
 
 
-def _readiness(found: Claim, letter: mails.Letter) -> str:
-    """Whether a mail can be sent, and what gives it what it lacks."""
-    head = found.headline
-    ladder = head.ladder if head else found.report.ladders[0]
-    to_do = [] if letter.to else ["recipients: add --tree ~/linux"]
-    if not letter.program:
-        to_do.append(f"its attachment: `{' '.join(mails.exporting(ladder))}`")
-    if head and all(is_file(each.workload) for each in found.report.ladders):
-        first, *words = mails.again(found, head, letter)
-        counted = " ".join([first, "SCENARIO", *words])
-        to_do.append(f"a row of a known suite, counted beside the loop: `{counted}`")
-    newest = letter.newest
-    single = any(len(rung.trials) == 1 for rung in (head.rungs if head else ladder.rungs))
+def _readiness(found: Claim, letter: mails.Letter) -> Iterator[str]:
+    """Whether a mail can be sent, else the one command that counts what it lacks."""
+    single = any(len(rung.trials) == 1 for rung in (found.headline or found.ladder).rungs)
+    alone = not letter.program and all(is_file(each.workload) for each in found.report.ladders)
     lacks = ["one trial of a kernel is no repetition"] * single
-    lacks += [f"{newest} is not counted"] * bool(newest)
-    if lacks and head:
-        rounds = ["--rounds 2"] * single
-        first, *words = mails.again(found, head, letter, *filter(None, [newest]))
-        lacks[-1] += f": `{' '.join([first, *rounds, *words])}`"
-    if lacks:
-        return f"Not ready: {'; '.join([*lacks, *to_do])}"
-    return f"Ready, but for {'; '.join(to_do)}" if to_do else "Ready"
+    lacks += [f"{letter.newest} is not counted"] * bool(letter.newest)
+    lacks += ["no scenario of a known suite stands beside the loop"] * alone
+    first, *words = mails.again(found, letter, *filter(None, [letter.newest]))
+    command = [first, *["SCENARIO"] * alone, *["--rounds 2"] * single, *words]
+    count = f"; `{' '.join(command)}`, and then `kdelta report latest`"
+    yield f"Not ready: {'; '.join(lacks)}{count}" if lacks else "Ready"
+    to_send = [] if letter.to else ["recipients (--tree ~/linux)"]
+    if not letter.program:
+        to_send.append(f"its attachment: `{' '.join(mails.exporting(found.ladder))}`")
+    if to_send:
+        yield f"To send it add {' and '.join(to_send)}"
 
 
 def not_counted(ladder: Ladder[Any]) -> str:

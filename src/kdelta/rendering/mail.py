@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kdelta.analysis.audit import FactCheck
-from kdelta.analysis.claims import Claim, Headline, Tag
+from kdelta.analysis.claims import Claim, Tag
 from kdelta.analysis.explanation import shortened as shortened_to
 from kdelta.errors import SpecError
 from kdelta.export import file_name
@@ -162,7 +162,7 @@ def _identities(found: Claim) -> Iterator[str]:
             f" {record.seed}",
             "  ",
         )
-    ladder = found.headline.ladder if found.headline else found.report.ladders[0]
+    ladder = found.ladder
     for machine in ladder.machines:
         yield from wrapped(machine.told, "  ")
     yield ""
@@ -279,8 +279,7 @@ def _first(found: Claim, letter: Letter) -> Iterator[str]:
     yield ""
     for warned in found.report.debugging:
         yield from (*wrapped(f"{warned}."), "")
-    head = found.headline
-    ladder = head.ladder if head else found.report.ladders[0]
+    head, ladder = found.headline, found.ladder
     if ladder.failing:
         yield from wrapped(f"Note first that {ladder.failing}.")
         yield ""
@@ -384,7 +383,7 @@ def _tables(found: Claim) -> Iterator[Iterable[str]]:
     if moved := [each for each in beside if each.steps]:
         yield wrapped(
             f"Of {plural(len(moved), 'scenario')} that changed, too, there is nothing here: `kdelta"
-            f" report {found.report.run_id} --mail --scenario NAME` writes of one."
+            f" report {found.report.run_id} --scenario NAME` writes of one."
         )
 
 
@@ -461,8 +460,7 @@ def _spread(found: Claim, ladder: Ladder[Any]) -> str:
 
 
 def _reproducer(found: Claim, letter: Letter) -> Iterator[str]:
-    head = found.headline
-    ladder = head.ladder if head else found.report.ladders[0]
+    head, ladder = found.headline, found.ladder
     if letter.program:
         yield "Reproducer"
         yield from shell_lines(COLUMNS, f"{_PERF} {letter.program}")
@@ -470,7 +468,7 @@ def _reproducer(found: Claim, letter: Letter) -> Iterator[str]:
         yield from _one_file(found, letter, ladder)
     if head and not found.timed:
         yield "The counts again:"
-        yield from shell_lines(COLUMNS, *again(found, head, letter))
+        yield from shell_lines(COLUMNS, *again(found, letter))
         if head.worse and not letter.introduced and (tags := sentences.releases(found)):
             ends = f"--tree ~/linux --good {shlex.quote(tags[0])} --bad {shlex.quote(tags[1])}"
             scenario = shlex.quote(ladder.reference)
@@ -480,16 +478,18 @@ def _reproducer(found: Claim, letter: Letter) -> Iterator[str]:
             )
 
 
-def again(found: Claim, head: Headline, letter: Letter, *more: str) -> list[str]:
-    """The words of the command that counts both kernels of a change, and more of them."""
-    names = (
+def again(found: Claim, letter: Letter, *more: str) -> list[str]:
+    """The words of the command that counts both kernels of a change, or all, and more of them."""
+    rungs = (found.headline or found.ladder).rungs
+    named = (
         f"deb:{rung.kernel.version}" if rung.kernel.version else rung.kernel.reference
-        for rung in head.rungs
+        for rung in rungs
     )
-    words = [f"--kernels {shlex.quote(','.join([*names, *more]))}", *_axes(found)]
+    kernels = ",".join(dict.fromkeys((*named, *more)))
+    words = [f"--kernels {shlex.quote(kernels)}", *_axes(found)]
     if letter.program:
         return ["kdelta run", *words, f"-- {letter.program}"]
-    return [f"kdelta run {shlex.quote(head.ladder.reference)}", *words]
+    return [f"kdelta run {shlex.quote(found.ladder.reference)}", *words]
 
 
 def _axes(found: Claim) -> list[str]:
