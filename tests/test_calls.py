@@ -314,12 +314,6 @@ def test_the_plugin_s_file_is_little_endian_words(tmp_path: Path) -> None:
     assert (tmp_path / "f").read_bytes() == b"".join(n.to_bytes(8, "little") for n in (1, 2, 3))
 
 
-def null_variant(copied: Copied) -> RunRecord:
-    """A run of a kernel, one with other code and one that is the first's image."""
-    old, new = (result(Trial(per_page=value)) for value in (300.0, 400.0))
-    return run({"6.12": [old], "6.16": [new], "null": [replace(old, copied=copied, artifacts={})]})
-
-
 SAME = "same image as 6.12, to the byte"
 
 
@@ -343,7 +337,9 @@ def explained_by_calls(record: RunRecord, place: Path, old: str, new: str) -> Re
 
 
 def test_a_kernel_that_was_not_booted_has_the_paths_of_whose_code_it_is(tmp_path: Path) -> None:
-    record = null_variant(Copied(sentence=SAME, trial=0))
+    old, new = (result(Trial(per_page=value)) for value in (300.0, 400.0))
+    null = replace(old, copied=Copied(sentence=SAME, trial=0), artifacts={})
+    record = run({"6.12": [old], "6.16": [new], "null": [null]})
     done = explained_by_calls(record, tmp_path, "null", "6.16")
     assert done.exit_code == 0, done.output + str(done.exception)
     assert f"null was not booted: {SAME}" in " ".join(done.output.split())

@@ -135,10 +135,6 @@ def moved(data: Any) -> None:
     rows[1]["insns"] -= 5
 
 
-def another_trials_counts(files: Files) -> None:
-    files[COUNTS.format(NEW)] = files[COUNTS.format(OLD)]
-
-
 def copied(files: Files) -> None:
     with parsed(files, RESULT.format(NEW)) as kept:
         kept["result"]["data"]["phases"][0]["kernel"][1] += 1
@@ -228,7 +224,10 @@ FORGERIES: dict[str, tuple[Callable[[Files], object], str]] = {
     "a phase left out": (
         result(lambda r: r["data"]["phases"].pop()), "data.phases is",
     ),
-    "counts of another trial": (another_trials_counts, "data.phases[0].kernel[0] is"),
+    "counts of another trial": (
+        lambda files: files.update({COUNTS.format(NEW): files[COUNTS.format(OLD)]}),
+        "data.phases[0].kernel[0] is",
+    ),
     "a damaged last record": (raw(lambda c: c[:-8]), "are damaged: its last record"),
     "bytes behind the counts": (raw(lambda c: c + bytes(3)), "are damaged: its last record"),
     "a key twice": (twice, 'the key "insns" is there twice'),

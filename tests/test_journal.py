@@ -283,13 +283,6 @@ def test_each_file_of_a_run_is_read_once(tmp_path: Path, monkeypatch: pytest.Mon
 # Full disk
 
 
-def _assert_disk_full(caught: pytest.ExceptionInfo[StoreError], folder: Path) -> None:
-    assert caught.value.sentence() == (
-        f"{folder}: the disk is full; finished trials are kept: free some space, "
-        "then give the same command to resume"
-    )
-
-
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A real file system of 1 MiB."""
@@ -309,7 +302,10 @@ def test_a_really_full_disk(small_disk: Path) -> None:
     ballast.write_bytes(bytes(shutil.disk_usage(small_disk).free - 150_000))
     with pytest.raises(StoreError) as caught:
         execute(journal)
-    _assert_disk_full(caught, folder)
+    assert caught.value.sentence() == (
+        f"{folder}: the disk is full; finished trials are kept: free some space, "
+        "then give the same command to resume"
+    )
     assert not list(folder.rglob("*.new"))
     kept = [one for one in RunJournal.open(folder).record().trials if one.result is not None]
     assert 0 < len(kept) < 80

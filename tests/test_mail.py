@@ -297,10 +297,9 @@ def tree(tmp_path: Path) -> Path:
 def test_recipients_are_those_of_the_file_that_defines_the_function(tree: Path) -> None:
     files = defining(["change_pte_range"], tree)
     assert files == ["mm/mprotect.c"]
-    found = maintainers.recipients(tree, files)
-    assert found.to == ("A B <a@example.org>",)
-    assert found.cc == ("linux-mm@example.org",)
-    letter = Letter(workloads=WORKLOADS, file="mm/vma.c", to=found.to, cc=found.cc, newest="7.3")
+    to, cc = maintainers.recipients(tree, files)
+    assert (to, cc) == (["A B <a@example.org>"], ["linux-mm@example.org"])
+    letter = Letter(workloads=WORKLOADS, file="mm/vma.c", to=to, cc=cc, newest="7.3")
     text = written(claim(ladder_records.ladder()), letter)
     head = "To: A B <a@example.org>\nCc: linux-mm@example.org\nSubject: [RFC] mm/mprotect: 92 %"
     assert text.startswith(head)

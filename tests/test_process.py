@@ -141,12 +141,6 @@ def test_what_became_another_user_ends_with_its_killed_caller(tmp_path: Path, en
 BUSY = ["sh", "-c", "while :; do :; done"]
 
 
-def on_one_cpu(count: int) -> list[subprocess.Popen[bytes]]:
-    """So many busy loops that share one CPU."""
-    cpu = min(os.sched_getaffinity(0))
-    return [process.start(["taskset", "-c", str(cpu), *BUSY]) for _ in range(count)]
-
-
 @pytest.mark.program
 @pytest.mark.parametrize(
     ("most", "count", "starved", "least"),
@@ -159,7 +153,8 @@ def test_patience_beside_others(
     monkeypatch: pytest.MonkeyPatch, most: int, count: int, *, starved: bool, least: float
 ) -> None:
     monkeypatch.setattr(process, "_MOST_PATIENCE", most)
-    loops = on_one_cpu(count)
+    cpu = str(min(os.sched_getaffinity(0)))
+    loops = [process.start(["taskset", "-c", cpu, *BUSY]) for _ in range(count)]
     try:
         time.sleep(0.2)
         patience = process.Patience(loops[0].pid, 0.5)

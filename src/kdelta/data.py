@@ -19,11 +19,9 @@ def directory(name: str) -> Path:
     for candidate in (_PACKAGE / "data" / name, _PACKAGE.parents[1] / name):
         if candidate.is_dir():
             return candidate
-    raise InfraError(
-        f"the installation lacks its {name} directory",
-        place=str(_PACKAGE),
-        action="reinstall kdelta",
-    )
+    cause = f"the installation lacks its {name} directory"
+    action = "reinstall kdelta"
+    raise InfraError(cause, place=str(_PACKAGE), action=action)
 
 
 def is_clone() -> bool:

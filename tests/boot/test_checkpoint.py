@@ -60,33 +60,11 @@ def copied(private: Machine, counted: Counted, tmp_path: Path) -> Machine:
     return private
 
 
-def flip_state(folder: Path) -> None:
-    state = folder / "state"
-    flip(state, state.stat().st_size // 2)
-
-
-def flip_header(folder: Path) -> None:
-    flip(folder / "state", 1)
-
-
-def truncate_state(folder: Path) -> None:
-    os.truncate(folder / "state", (folder / "state").stat().st_size // 3)
-
-
-def flip_memory(folder: Path) -> None:
-    """A byte of the kernel's code, 1 MiB into it."""
-    flip(folder / "ram", 17 << 20)
-
-
 def fill_a_hole(folder: Path) -> None:
     """A byte where the guest had never written."""
     with (folder / "ram").open("r+b") as memory:
         memory.seek(os.lseek(memory.fileno(), 0, os.SEEK_HOLE) + 4096)
         memory.write(b"x")
-
-
-def truncate_memory(folder: Path) -> None:
-    os.truncate(folder / "ram", 512 << 20)
 
 
 def flip(path: Path, at: int) -> None:
@@ -98,7 +76,16 @@ def flip(path: Path, at: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "damage", [flip_state, flip_header, truncate_state, flip_memory, fill_a_hole, truncate_memory]
+    "damage",
+    [
+        lambda folder: flip(folder / "state", (folder / "state").stat().st_size // 2),
+        lambda folder: flip(folder / "state", 1),
+        lambda folder: os.truncate(folder / "state", (folder / "state").stat().st_size // 3),
+        lambda folder: flip(folder / "ram", 17 << 20),  # the kernel's code, 1 MiB into it
+        fill_a_hole,
+        lambda folder: os.truncate(folder / "ram", 512 << 20),
+    ],
+    ids=["state", "its header", "state cut", "memory", "hole", "memory cut"],
 )
 def test_damage_is_found_and_mended(
     damage: Callable[[Path], None], copied: Machine, counted: Counted, tmp_path: Path

@@ -501,11 +501,9 @@ def explained(
     for side, trees, value in (("old", old, found.old_value), ("new", new, found.new_value)):
         total = sum(node.insns for tree in trees for node in tree)
         if total != value:
-            raise SpecError(
-                f"the call paths of the {side} kernel sum to {total} instructions, and {value} were"
-                " counted",
-                action="count both again with: kdelta run ... --probe calls",
-            )
+            cause = f"the call paths of the {side} kernel sum to {total} instructions, and {value}"
+            action = "count both again with: kdelta run ... --probe calls"
+            raise SpecError(f"{cause} were counted", action=action)
     return CallExplanation(explanation=found, difference=difference(old, new))
 
 

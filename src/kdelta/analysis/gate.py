@@ -132,11 +132,9 @@ def gate(
         old = find_arm(first, against) if against else first[0]
         new = find_arm(own, kernel) if kernel else own[-1]
         if old.label == new.label and (baseline or record).run_id == record.run_id:
-            raise SpecError(
-                f"{old.label} would be compared with itself",
-                place=f"run {record.run_id}",
-                action="name two kernels with --against and --kernel",
-            )
+            cause = f"{old.label} would be compared with itself"
+            action = "name two kernels with --against and --kernel"
+            raise SpecError(cause, place=f"run {record.run_id}", action=action)
         names = old.label, new.label
         again = [arm for arm in olds if arm.arm.control and method.baseline]
         found = compare_arms(method, old, new, *again[:1])

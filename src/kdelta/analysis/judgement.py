@@ -167,11 +167,9 @@ def judge(
         if not any(case in wanted for case, _ in plans):
             arms = dict.fromkeys(series.arm for case in wanted for series in case.series)
             asked = ", ".join(text for text in (choice.old, choice.new) if text)
-            raise SpecError(
-                f'no metric has arms called "{asked}"',
-                place="--old, --new",
-                action=f"there are {', '.join(arms) or 'none'}",
-            )
+            cause = f'no metric has arms called "{asked}"'
+            action = f"there are {', '.join(arms) or 'none'}"
+            raise SpecError(cause, place="--old, --new", action=action)
     judged = []
     for at, (case, pairs) in enumerate(plans):
         if progress and at % _TOLD == _TOLD - 1:
@@ -232,11 +230,9 @@ def _pairs(case: Case, choice: JudgementChoice) -> list[tuple[Series, Series, Se
         return [(base, arm, again) for arm in newer if base]
     if not case.ordered:
         arms = [series.arm for series in case.series]
-        raise SpecError(
-            f"nothing says which arm is the old one: {', '.join(arms[:8])}",
-            place=case.metric.name,
-            action="give --old ARM and --new ARM",
-        )
+        cause = f"nothing says which arm is the old one: {', '.join(arms[:8])}"
+        action = "give --old ARM and --new ARM"
+        raise SpecError(cause, place=case.metric.name, action=action)
     return [(old, new, None) for old, new in pairwise(case.series)]
 
 

@@ -70,12 +70,9 @@ class History:
         if ahead.returncode > 1:
             raise InfraError(f"git cannot read the history: {ahead.last_words}")
         if ahead.returncode:
-            raise SpecError(
-                f"{good} is not an ancestor of {bad}",
-                place=str(source),
-                action="name a good commit from which the history leads to the bad one: stable"
-                " releases are on branches of their own, v6.16 and v6.17 are not",
-            )
+            action = "name a good commit from which the history leads to the bad one: stable"
+            action += " releases are on branches of their own, v6.16 and v6.17 are not"
+            raise SpecError(f"{good} is not an ancestor of {bad}", place=str(source), action=action)
         span = f"{self.good}..{self.bad}"
         walk = self._lines("rev-list", "--topo-order", "--parents", span)
         lines = [line.split() for line in walk]
@@ -88,11 +85,9 @@ class History:
                 self._lines("rev-list", "--full-history", span, "--", *paths)
             )
         if not self._searched:
-            raise SpecError(
-                f"no commit from {good} to {bad} touches {', '.join(paths)}",
-                place=str(source),
-                action="name other files with --path",
-            )
+            cause = f"no commit from {good} to {bad} touches {', '.join(paths)}"
+            action = "name other files with --path"
+            raise SpecError(cause, place=str(source), action=action)
 
     def __len__(self) -> int:
         """Commits that are searched."""

@@ -144,11 +144,9 @@ class Journal:
         of = next((one.kernel for one in self.state.steps if trial in one.trials), None)
         kept = results.kept(self.folder, self.state.run_id, trial, of)
         if kept is None:
-            raise StoreError(
-                f"the result of trial {trial} is gone",
-                place=str(self.folder),
-                action="start again: the same command with --new",
-            )
+            cause = f"the result of trial {trial} is gone"
+            action = "start again: the same command with --new"
+            raise StoreError(cause, place=str(self.folder), action=action)
         self._read[trial] = facts, kept.result
         return kept.result
 

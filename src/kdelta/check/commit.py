@@ -118,11 +118,9 @@ def on_source(asked: AskedCommit, tree: trees.SourceTree) -> Placed:
         series = patches.PatchSeries(title=asked.title, base=tree, steps=(step,))
         return Placed(asked=asked, series=series, undone=undone)
     reasons = "; ".join(dict.fromkeys(each.partition(": ")[2] or each for each in why))
-    raise SpecError(
-        f"the patch can be neither undone nor applied: {reasons}" if why[1:] else why[0],
-        place=f"{asked.name} on {tree.title}",
-        action="name a release or a source that takes it: --base",
-    )
+    cause = f"the patch can be neither undone nor applied: {reasons}" if why[1:] else why[0]
+    action = "name a release or a source that takes it: --base"
+    raise SpecError(cause, place=f"{asked.name} on {tree.title}", action=action)
 
 
 def on_release(
@@ -167,12 +165,10 @@ def on_release(
         return replace(placed, passed=passed), made
     if not refused:
         raise failed[-1][1]
-    raise SpecError(
-        "; ".join(f"{name}: {error.cause}" for name, error in failed),
-        place=asked.name,
-        action="name a release that takes it: --base; or build it and its parent, in minutes:"
-        " --full; or, with a build of yours, kdelta check",
-    )
+    cause = "; ".join(f"{name}: {error.cause}" for name, error in failed)
+    action = "name a release that takes it: --base; or build it and its parent, in minutes: --full"
+    action += "; or, with a build of yours, kdelta check"
+    raise SpecError(cause, place=asked.name, action=action)
 
 
 def _candidates(asked: AskedCommit, offered: Sequence[KernelOffer]) -> list[str]:

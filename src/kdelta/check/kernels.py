@@ -108,11 +108,9 @@ class Builds:
         base = self.built[0]
         again = partial(build.made_again, progress=self.progress, confined=self.confined)
         if again(base) != base.image_sha256:
-            raise SpecError(
-                "the base built twice gives two images, so no difference would mean anything",
-                place=base.tree.title,
-                action="look for what its build takes from the time or the machine",
-            )
+            cause = "the base built twice gives two images, so no difference would mean anything"
+            action = "look for what its build takes from the time or the machine"
+            raise SpecError(cause, place=base.tree.title, action=action)
         return "Null: the base built twice differs by 0, the same image to the byte."
 
 
@@ -147,11 +145,9 @@ class OwnBuilds:
         """Raises SpecError when the build, made once more without a patch, has other code."""
         names, _ = changed_code(self.of(self.base), self.of(self.base, again=True))
         if names:
-            raise SpecError(
-                f"without a patch make changes the build, too: {min(names)}()",
-                place=str(self.own.folder),
-                action="make bzImage again there",
-            )
+            cause = f"without a patch make changes the build, too: {min(names)}()"
+            action = "make bzImage again there"
+            raise SpecError(cause, place=str(self.own.folder), action=action)
         return "Null: the build, made once more without a patch, has the same code."
 
 

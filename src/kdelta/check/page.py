@@ -280,11 +280,9 @@ def read(path: Path, probe: str | None = None) -> CheckPage:
     try:
         page = files.decoded(files.given(path, _MOST_BYTES), CheckPage)
     except (msgspec.MsgspecError, ValueError) as error:
-        raise SpecError(
-            f"is no page of kdelta check: {error}",
-            place=str(path),
-            action="give the file that kdelta check --json wrote",
-        ) from error
+        cause = f"is no page of kdelta check: {error}"
+        action = "give the file that kdelta check --json wrote"
+        raise SpecError(cause, place=str(path), action=action) from error
     if page.format != FORMAT:
         raise SpecError(f"is of format {page.format}, not {FORMAT}", place=str(path))
     if (page.grade is Grade.EXACT_LINES) is not bool(probe):

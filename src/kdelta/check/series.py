@@ -85,11 +85,9 @@ def declared(
     found = [(words, _OPTION) for words in options]
     found += [(words, place) for place, text in texts for words in _TRAILER.findall(text)]
     if len(found) > MOST_CLAIMS:
-        raise SpecError(
-            f"the series declares {len(found)} claims, more than {MOST_CLAIMS}",
-            place=found[-1][1],
-            action="keep the claims that matter",
-        )
+        cause = f"the series declares {len(found)} claims, more than {MOST_CLAIMS}"
+        action = "keep the claims that matter"
+        raise SpecError(cause, place=found[-1][1], action=action)
     once: dict[tuple[str, Direction, float | None], DeclaredClaim] = {}
     for words, place in found:
         claim = parse(words, place)
@@ -104,11 +102,9 @@ def parse(text: str, place: str = _OPTION) -> DeclaredClaim:
         raise SpecError(f"{quoted(text.strip())} is no claim", place=place, action=_FORM)
     name, direction, *percent = words
     if direction not in [*Direction]:
-        raise SpecError(
-            f"{quoted(direction)} is no direction of a claim",
-            place=place,
-            action=known(direction, Direction),
-        )
+        cause = f"{quoted(direction)} is no direction of a claim"
+        action = known(direction, Direction)
+        raise SpecError(cause, place=place, action=action)
     return DeclaredClaim(
         scenario=_scenario(name, place),
         direction=Direction(direction),
@@ -122,11 +118,9 @@ def _scenario(name: str, place: str) -> str:
     if place == _OPTION:
         name = workload.full_reference(name)
     elif workload.is_file(name.rpartition(":")[0]):
-        raise SpecError(
-            f"{quoted(name)} is a file, and a mail can name a shipped scenario only",
-            place=place,
-            action=f"declare it with {_OPTION}",
-        )
+        cause = f"{quoted(name)} is a file, and a mail can name a shipped scenario only"
+        action = f"declare it with {_OPTION}"
+        raise SpecError(cause, place=place, action=action)
     try:
         workload.parse_reference(name)
     except SpecError as error:
@@ -136,19 +130,14 @@ def _scenario(name: str, place: str) -> str:
 
 def _percent(text: str, direction: Direction, place: str) -> float:
     if not _PERCENT.fullmatch(text):
-        raise SpecError(
-            f"{quoted(text)} is no percent of a claim",
-            place=place,
-            action="write a number alone, without a sign: 12 or 0.5",
-        )
+        action = "write a number alone, without a sign: 12 or 0.5"
+        raise SpecError(f"{quoted(text)} is no percent of a claim", place=place, action=action)
     value, is_same, is_more = float(text), direction is Direction.SAME, direction is Direction.MORE
     if (not value and not is_same) or (value > _MOST_LESS and not is_more):
         least, most = "0" if is_same else "above 0", "99999" if is_more else f"{_MOST_LESS:g}"
-        raise SpecError(
-            f"{text} percent is out of range for {quoted(direction)}",
-            place=place,
-            action=f"write a number from {least} to {most}",
-        )
+        cause = f"{text} percent is out of range for {quoted(direction)}"
+        action = f"write a number from {least} to {most}"
+        raise SpecError(cause, place=place, action=action)
     return value
 
 
@@ -497,11 +486,9 @@ def _hold_null(found: CheckedSeries, null: Kernel, counter: Counter, report: Rep
         found.apart[name] = f"the null differs from the base by {sized(row.percent)}: {why}"
         report(f"the null differs from the base: {differs}")
     if found.apart and len(found.apart) == len(base):
-        raise SpecError(
-            f"the null differs from the base: {differs}",
-            place=null.name,
-            action="have whole kernels built: check --config deb, commit --full",
-        )
+        cause = f"the null differs from the base: {differs}"
+        action = "have whole kernels built: check --config deb, commit --full"
+        raise SpecError(cause, place=null.name, action=action)
 
 
 def _in_one_guest(null: Kernel, last: Counted, counter: Counter) -> list[Counted]:

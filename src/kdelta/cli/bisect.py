@@ -209,11 +209,9 @@ def _measure(asked: Asked) -> tuple[str, evidence.Measurer]:
     """
     study = asked.study
     if not study.instrument.traits.repeats:
-        raise SpecError(
-            f"a bisection counts, and this study's instrument is {study.instrument}",
-            place="instrument",
-            action='write instrument = "exact", or judge times by hand with: git bisect',
-        )
+        cause = f"a bisection counts, and this study's instrument is {study.instrument}"
+        action = 'write instrument = "exact", or judge times by hand with: git bisect'
+        raise SpecError(cause, place="instrument", action=action)
     wanted, stop = asked.wanted_qemu, threading.Event()
     with reporting() as progress:
         bench = exact.bench_of(study, wanted, stop, progress, again=asked.again)

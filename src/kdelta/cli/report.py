@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import re
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -92,9 +91,9 @@ def report(
     functions = [row.function for row in rows if row.function.isidentifier()][:_NAMED]
     if tree:
         files = defining(functions or [own], tree)
-        who = maintainers.recipients(tree, files)
+        to, cc = maintainers.recipients(tree, files)
         introduced = maintainers.as_fixed(tree, introduced) if introduced else ""
-        letter = replace(letter, file=files[0], to=who.to, cc=who.cc)
+        letter = replace(letter, file=files[0], to=to, cc=cc)
     if introduced and not (_COMMIT.fullmatch(introduced) and introduced.isprintable()):
         action = 'write ID12 ("subject"), or name a --tree that has it'
         raise SpecError("is no commit with its subject", place="--introduced", action=action)
@@ -161,17 +160,6 @@ def site(out: Path, runs: Path, address: str) -> None:
 
     OUT is a folder that is not there yet, is empty, or was written so before; it is replaced whole.
     """
-    # Values of a lab are millions and none is in a cycle: looking for some takes a quarter.
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        click.echo(_write(out, runs, address))
-    finally:
-        if was:
-            gc.enable()
-
-
-def _write(out: Path, runs: Path, address: str) -> str:
     if address and not _SITE.fullmatch(address):
         action = "write https://example.org/path"
         raise SpecError(f"{quoted(address)} is no address of a site", action=action)
@@ -203,7 +191,7 @@ def _write(out: Path, runs: Path, address: str) -> str:
     files[_MARK] = b'{"format": 1}\n'
     _replace(where, files)
     size = sum(map(len, files.values()))
-    return f"{len(files)} files, {size / 1e6:.1f} MB: {out / 'index.html'}"
+    click.echo(f"{len(files)} files, {size / 1e6:.1f} MB: {out / 'index.html'}")
 
 
 def _read(runs: Path) -> Iterator[tuple[Path, RunRecord]]:

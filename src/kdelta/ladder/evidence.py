@@ -377,11 +377,9 @@ class Method(ABC, Generic[M]):
 def refuse_traced(record: Run) -> None:
     """Raise SpecError for a traced run: its hits are no evidence."""
     if not record.instrument.traits.judged:
-        raise SpecError(
-            "a traced run has hits, of which no verdict is made",
-            place=f"run {record.run_id}",
-            action=f"see them with: kdelta show {record.run_id}",
-        )
+        cause = "a traced run has hits, of which no verdict is made"
+        action = f"see them with: kdelta show {record.run_id}"
+        raise SpecError(cause, place=f"run {record.run_id}", action=action)
 
 
 def gather(

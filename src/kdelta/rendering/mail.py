@@ -208,8 +208,8 @@ class Letter:
     workloads: Mapping[str, Workload]
     introduced: str = ""
     file: str = ""
-    to: tuple[str, ...] = ()
-    cc: tuple[str, ...] = ()
+    to: Sequence[str] = ()
+    cc: Sequence[str] = ()
     newest: str = ""
     program: str = ""
 
@@ -220,13 +220,11 @@ def written(found: Claim, letter: Letter) -> str:
     Raises SpecError when nothing is decided.
     """
     if not found.decided:
-        left = "; ".join(_left_open(found))
-        raise SpecError(
-            f"{f'{left}; nothing else' if left else 'no comparison'} of this run is decided, so"
-            " there is nothing to write of",
-            place=f"run {found.report.record.run_id}",
-            action=f"see why with: kdelta show {found.report.record.run_id}",
-        )
+        left, run_id = "; ".join(_left_open(found)), found.report.record.run_id
+        none = f"{left}; nothing else" if left else "no comparison"
+        cause = f"{none} of this run is decided, so there is nothing to write of"
+        action = f"see why with: kdelta show {run_id}"
+        raise SpecError(cause, place=f"run {run_id}", action=action)
     sections = (
         _first(found, letter),
         _window(found, letter),

@@ -106,11 +106,9 @@ class Workspace:
 def opened(line: str) -> Iterator[Workspace]:
     """The workspace of a line; others wait.  Compilers that a killed kdelta left are ended."""
     if re.search(r"[\s:]", str(cache.root())):
-        raise InfraError(
-            "kernels cannot be built in a folder with a space or colon in its path",
-            place=str(cache.root()),
-            action="point XDG_CACHE_HOME elsewhere",
-        )
+        cause = "kernels cannot be built in a folder with a space or colon in its path"
+        action = "point XDG_CACHE_HOME elsewhere"
+        raise InfraError(cause, place=str(cache.root()), action=action)
     mine: set[str] = _OURS.__dict__.setdefault("lines", set())
     if line in mine:
         raise RuntimeError(f"this thread already has the workspace of {line}")
@@ -187,11 +185,9 @@ def _flock(descriptor: int, folder: Path) -> None:
                 if str(busy) in links and int(entry.name) != os.getpid():
                     os.kill(int(entry.name), signal.SIGKILL)
         time.sleep(0.1)
-    raise InfraError(
-        "programs of an earlier build still run in its folder",
-        place=str(folder),
-        action="end them, and run again",
-    )
+    cause = "programs of an earlier build still run in its folder"
+    action = "end them, and run again"
+    raise InfraError(cause, place=str(folder), action=action)
 
 
 # ---- builds -----------------------------------------------------------------------------------

@@ -110,11 +110,9 @@ def ask(folder: Path, *arguments: str) -> process.Completed:
         action = "look for a pipe or a file without end in its .git, and at: type -a git"
         raise InfraError(error.cause, place=str(folder), action=action) from error
     if done.returncode and "dubious ownership" in done.stderr:
-        raise InfraError(
-            "git refuses the repository because another user owns it",
-            place=str(folder),
-            action="allow it with: git config --global --add safe.directory PATH",
-        )
+        cause = "git refuses the repository because another user owns it"
+        action = "allow it with: git config --global --add safe.directory PATH"
+        raise InfraError(cause, place=str(folder), action=action)
     return done
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from kdelta import process
@@ -23,23 +22,12 @@ _FIRST = ("maintainer", "supporter")
 _MOST = 40  # people; more is a mistake
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recipients:
-    """to: those who maintain the files; cc: the rest."""
-
-    to: tuple[str, ...]
-    cc: tuple[str, ...]
-
-
-def recipients(tree: Path, files: Sequence[str]) -> Recipients:
-    """Who is to hear of files of a tree.  Raises SpecError, InfraError."""
+def recipients(tree: Path, files: Sequence[str]) -> tuple[list[str], list[str]]:
+    """To: those who maintain files of a tree; Cc: the rest.  Raises SpecError, InfraError."""
     script = tree / _SCRIPT
     if not script.is_file():
-        raise SpecError(
-            f"not a kernel tree: it has no {_SCRIPT}",
-            place=str(tree),
-            action="name one with --tree",
-        )
+        action = "name one with --tree"
+        raise SpecError(f"not a kernel tree: it has no {_SCRIPT}", place=str(tree), action=action)
     argv = ["perl", str(script.resolve()), "--no-git", "--no-git-fallback", "--rolestats"]
     done = process.run([*argv, "-f", *files], timeout=_TIMEOUT_S, cwd=tree, check=False)
     if done.returncode:
@@ -51,16 +39,14 @@ def recipients(tree: Path, files: Sequence[str]) -> Recipients:
         who, role = (match[1], match[2]) if match else (line.strip(), "")
         if "@" in who:
             (to if role.startswith(_FIRST) else cc).append(printable(who))
-    return Recipients(to=tuple(to), cc=tuple(cc))
+    return to, cc
 
 
 def as_fixed(tree: Path, commit: str) -> str:
     """A commit as `Fixes:` writes it: 12 digits and its subject.  Raises SpecError."""
     done = git.ask(tree, "log", "-1", "--abbrev=12", '--format=%h ("%s")', f"{commit}^{{commit}}")
     if done.returncode or not commit or commit.startswith("-"):
-        raise SpecError(
-            f"the tree has no commit {printable(commit, 80)}",
-            place=str(tree),
-            action="fetch it there, or name another with --introduced",
-        )
+        cause = f"the tree has no commit {printable(commit, 80)}"
+        action = "fetch it there, or name another with --introduced"
+        raise SpecError(cause, place=str(tree), action=action)
     return printable(done.stdout.strip(), 300)

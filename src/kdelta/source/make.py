@@ -310,11 +310,9 @@ def check_confinement() -> None:
         if not done.returncode:
             return
         why = f"bubblewrap does not work here ({done.last_words})"
-    raise InfraError(
-        f"a stranger's source is built confined, and {why}",
-        action=f"install it: {as_root('apt-get install bubblewrap')}; or, if you have read the"
-        " patches and trust them as your own, add --trust",
-    )
+    action = f"install it: {as_root('apt-get install bubblewrap')}; or, if you have read the"
+    action += " patches and trust them as your own, add --trust"
+    raise InfraError(f"a stranger's source is built confined, and {why}", action=action)
 
 
 def confined_command(

@@ -116,12 +116,10 @@ def applying(
             way = ("--cached", *back, "--whitespace=nowarn")
             done = run("apply", *way, *paths, check=False)
             if done.returncode or _FAILED.search(done.stderr):  # 0 for a part that is corrupt
-                raise SpecError(
-                    f"the patch {'cannot be undone' if undone else 'does not apply'}:"
-                    f" {_reason(done.stderr)}",
-                    place=name or ", ".join(file.name for file in files[:3]),
-                    action="make it against this very source",
-                )
+                what = "cannot be undone" if undone else "does not apply"
+                cause = f"the patch {what}: {_reason(done.stderr)}"
+                place = name or ", ".join(file.name for file in files[:3])
+                raise SpecError(cause, place=place, action="make it against this very source")
             return run("write-tree").told(git.ID)
 
         yield apply

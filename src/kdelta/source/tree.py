@@ -93,11 +93,9 @@ def of_folder(path: Path, *, progress: Progress | None = None) -> SourceTree:
     """The tree of a folder as it is now, with changes.  Raises SpecError, InfraError."""
     root = _folder(path)
     if not (root / "Makefile").is_file() or not (root / "Kbuild").is_file():
-        raise SpecError(
-            "this is not the source of a Linux kernel: it lacks Makefile or Kbuild",
-            place=str(path),
-            action="name the top folder of a kernel's source",
-        )
+        cause = "this is not the source of a Linux kernel: it lacks Makefile or Kbuild"
+        action = "name the top folder of a kernel's source"
+        raise SpecError(cause, place=str(path), action=action)
     top = _root(root)
     # Git would wait for these, or read them for hours.
     strange = f"( -type p -name .git* -o -size +{_MOST_FILE_GIB}G ) -print -quit".split()
@@ -123,11 +121,9 @@ def release_of(tree: SourceTree, place: Path | str) -> str:
     words: dict[str, str] = dict(_VERSION.findall(text))
     keys = ("VERSION", "PATCHLEVEL", "SUBLEVEL")
     if not all(words.get(key, "").isdigit() for key in keys):
-        raise SpecError(
-            "this is not the source of a Linux kernel: its Makefile says no version",
-            place=str(place),
-            action="name the top folder of a kernel's source",
-        )
+        cause = "this is not the source of a Linux kernel: its Makefile says no version"
+        action = "name the top folder of a kernel's source"
+        raise SpecError(cause, place=str(place), action=action)
     return ".".join(words[key] for key in keys) + words.get("EXTRAVERSION", "")
 
 

@@ -122,18 +122,14 @@ def configured(
     if not (of := next(own, "")):
         return kconfig.named(reference.configs, reference.fragments, target=target)
     if target != build.BUILT_FOR:
-        raise SpecError(
-            f"config={of} is built for {build.BUILT_FOR} only, not for {target}",
-            place=reference.text,
-            action=f"add +config={kconfig.DEFAULT}, which is built for {target}, too",
-        )
+        cause = f"config={of} is built for {build.BUILT_FOR} only, not for {target}"
+        action = f"add +config={kconfig.DEFAULT}, which is built for {target}, too"
+        raise SpecError(cause, place=reference.text, action=action)
     release = reference.release if of == PACKAGE else of
     if not release or len(reference.configs) > 1:
-        raise SpecError(
-            f"config={of} is the whole configuration of a release of the archive",
-            place=reference.text,
-            action="write tree:deb:RELEASE, or name another configuration",
-        )
+        cause = f"config={of} is the whole configuration of a release of the archive"
+        action = "write tree:deb:RELEASE, or name another configuration"
+        raise SpecError(cause, place=reference.text, action=action)
     whole = kconfig.named([str(packaged(release))], reference.fragments)
     return replace(whole, name="+".join([of, *(path.name for path in reference.fragments)]))
 
