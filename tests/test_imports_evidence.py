@@ -106,7 +106,7 @@ def test_a_table_is_read_whole_by_its_mapping_and_by_nothing_else(name: str) -> 
     assert lines or found.contents.audited
     assert lines <= {line.number for line in source.lines}
     judged(found)
-    with pytest.raises(SpecError, match=r"no mapping says what .*--mapping"):
+    with pytest.raises(SpecError, match=r"no mapping says what .* give it so"):
         imported(EVIDENCE / name)
 
 

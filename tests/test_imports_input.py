@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import errno
 import os
+import re
+import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -74,6 +77,25 @@ def test_bad_input_is_a_sentence_with_the_place(
     name: str, content: bytes, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert said in refused(capsys, table(content, name))
+
+
+@pytest.mark.parametrize(
+    "text", ["kernel,x,note\nA,1,a\nB,2,b\n", "tree,x\nA,1\nB,2\n", "A,B\n1,2\n"]
+)
+def test_a_refused_table_gets_a_command_that_lacks_what_nobody_can_know(
+    text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = refused(capsys, table(text.encode(), "a b.csv"), "--encoding", "latin-1")
+    assert re.search(r"no mapping says what .*; nothing says .* the unit of .*; the order of", said)
+    Path("a b.mapping.toml").touch()  # another's, which stays
+    said = refused(capsys, "a b.csv", "--encoding", "latin-1")
+    write, _, again = said.partition("\n")[2].replace('[""]', '["A", "B"]').partition("kdelta ")
+    known = {"replicate": "boot", "unit": "s", "better": "less", "arm": "tree"}
+    for key, value in known.items():
+        write = write.replace(f'{key} = ""', f'{key} = "{value}"')
+    subprocess.run(["sh", "-c", write], check=True)
+    assert ended(capsys, *shlex.split(again)).status == 0
+    assert Path("a b.mapping.toml").read_text() == ""
 
 
 def test_cells_columns_and_files_are_bounded(

@@ -116,7 +116,9 @@ def test_the_answer_names_what_holds_and_what_is_incomplete(tmp_path: Path) -> N
     (holds,) = found.answer.holds
     assert holds.startswith("6.16 -> 6.17: REGRESSION in t_us +4")
     assert found.answer.missing == ("runs without a value: 6.17 8/9 boots (t_us)",)
-    assert text(found).splitlines()[0].startswith("holds: 6.16 -> 6.17: REGRESSION")
+    which, answer, *_ = text(found).splitlines()
+    assert "a.csv, read as table, imported 20" in which
+    assert answer.startswith("holds: 6.16 -> 6.17: REGRESSION")
 
 
 def test_a_state_that_differs_makes_a_pair_invalid_without_a_change(tmp_path: Path) -> None:

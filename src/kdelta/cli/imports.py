@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 from collections.abc import Callable
@@ -58,8 +59,20 @@ def import_command(
     whose columns all have well-known names, as kernel,boot,ns, needs none.
     """
     known = [mapping.parse(files.load(path, str(path)).text, str(path)) for path in mappings]
-    with reporting() as progress:
-        sources, contents, kind = reader.read(paths, known, encoding, progress)
+    try:
+        with reporting() as progress:
+            sources, contents, kind = reader.read(paths, known, encoding, progress)
+    except SpecError as error:
+        if error.lines:
+            stem = Path(error.place).stem
+            names = (f"{stem}{number or ''}.mapping.toml" for number in itertools.count())
+            file = next(name for name in names if not Path(name).exists())
+            given = [word for each in (*mappings, file) for word in ("--mapping", str(each))]
+            words = ["kdelta", "import", *map(str, paths), "--encoding", encoding, *given]
+            of = [f"files = [{mapping.toml_text(error.place)}]"] * (paths != (Path(error.place),))
+            end = ["END", shlex.join(words)]
+            error.lines = [f"cat > {shlex.quote(file)} <<'END'", *of, *error.lines, *end]
+        raise
     now, stem = datetime.now(UTC), (paths[0].name or paths[0].resolve().name).partition(".")[0]
     found = record.Import(
         name=re.sub(r"[^A-Za-z0-9_-]+", "-", stem).strip("-_")[:64] or "import",

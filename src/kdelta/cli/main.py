@@ -381,7 +381,9 @@ def _bug(error: Exception) -> int:
 def _fail(sentence: str, code: int, lines: Sequence[str] = ()) -> int:
     """One line, but on a terminal; then what can be pasted."""
     told = f"kdelta: {' '.join(printable(sentence).split()).rstrip('.')}."
-    _tell("".join(f"{line}\n" for line in (told, *map(printable, lines))))
+    _tell(f"{told}\n")
+    with contextlib.suppress(OSError):  # whole, however long, so that a shell takes them
+        click.echo("".join(f"{printable(line)}\n" for line in lines), nl=False, err=True)
     return code
 
 

@@ -14,7 +14,7 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Literal
 
 import msgspec
@@ -226,8 +226,10 @@ def parse(text: str, name: str) -> Mapping:
         raise SpecError(f"not TOML: {error}", place=name, action="correct the line") from error
     except msgspec.ValidationError as error:
         raise _fault(str(error), text, name) from error
-    for cause, action, key in (*_blanks(found), *_contradictions(found)):
-        raise SpecError(cause, place=_line_of(key, text, name), action=action)
+    if wrong := [*_blanks(found), *_contradictions(found)]:
+        causes, actions, keys = zip(*dict.fromkeys(wrong), strict=True)
+        place = _line_of(keys[0], text, name) if len(keys) == 1 else name
+        raise SpecError("; ".join(causes), place=place, action="; ".join(dict.fromkeys(actions)))
     return found
 
 
@@ -244,7 +246,7 @@ def _blanks(found: Mapping) -> Iterator[tuple[str, str, str]]:
     if doubled := [arm for at, arm in enumerate(found.order) if arm in found.order[:at]]:
         yield f"the order has {quoted(doubled[0])} twice", "name each arm once", "order"
     if found.of_table and not found.replicate and _has_figures(found):
-        told = 'write replicate = "boot" (a row, or each boot, is a replicate), "round" or "none"'
+        told = 'write replicate = "boot" (a row, or each boot, is one), "round" or "none"'
         yield "nothing says what was repeated", told, "replicate"
 
 
@@ -355,8 +357,45 @@ def _line_of(key: str, text: str, name: str) -> str:
 def of_known_names(source: SourceFile) -> str:
     """The text of a mapping for a table by NAMES; what they do not settle is blank in it ("").
 
-    Where they name no figures, every other column of numbers is a metric without unit.
+    Where they name no figures, every other column of numbers is a metric without unit; or it is
+    an arm, in a table that has no column left for them.
     """
+    keys, metrics = _settled(source)
+    told = metrics or keys.keys() & {"value", "values", "mean", "median"}
+    figures = [] if told else list(_figures(source))
+    left = [column for column in source.columns if column not in (*NAMES, *figures)]
+    wide = len(figures) > 1 and not left and "arm" not in keys
+    arms = [[*dict.fromkeys(source.cells(one))] for one in keys.get("arm", left)]
+    if wide:
+        arms = [figures]
+    elif figures and "metric" in keys:
+        keys["value"] = figures
+    else:
+        blank = 'unit = "", better = ""'
+        metrics += [f"{_key(one)} = {{ value = {toml_text(one)}, {blank} }}" for one in figures]
+    one = wide or (not metrics and keys.keys() & {"value", "values", "mean", "median"})
+    summary = not metrics and keys.keys() & {"mean", "median"} and "value" not in keys
+    replicate = next((key for key in ("boot", "round") if key in keys), "none" if summary else "")
+    lines = [f'replicate = "{replicate}"']
+    if left and ("arm" in keys or len(left) > 1):
+        lines.append(f"ignore = [{', '.join(map(toml_text, left))}]")
+    if "metric" in keys:
+        lines += ['better = ""'] if "unit" in keys else ['unit = ""', 'better = ""']
+    if "role" not in keys and any(len(each) > 1 and in_order(each) is None for each in arms):
+        lines.append(f'order = [""]{_among(arms[0] if len(arms) == 1 else [])}')
+    if keys or not wide:
+        lines += ["[columns]", *([] if wide or "arm" in keys else [f'arm = ""{_among(left)}'])]
+        lines += _columns(keys)
+    lines += ["[arms]", *(f"{_key(one)} = {toml_text(one)}" for one in figures)] if wide else []
+    lines += ["[metrics]", *metrics] if metrics else []
+    lines += ["[metrics.value]", 'unit = ""', 'better = ""'] if one and "metric" not in keys else []
+    for column in keys.get("success", ()):
+        lines += ["[success]", f'{column} = ""']
+    return "\n".join(lines) + "\n"
+
+
+def _settled(source: SourceFile) -> tuple[dict[str, list[str]], list[str]]:
+    """Columns by their key, and lines of metrics, as NAMES has them."""
     keys: dict[str, list[str]] = {}
     metrics = []
     for column in source.columns:
@@ -367,33 +406,7 @@ def of_known_names(source: SourceFile) -> str:
             metrics.append(f"{column} = {{ {shown} }}")
         elif known:
             keys.setdefault(known, []).append(column)
-    told = metrics or keys.keys() & {"value", "values", "mean", "median"}
-    figures = [] if told else list(_figures(source))
-    left = [column for column in source.columns if column not in (*NAMES, *figures)]
-    if figures and "metric" in keys:
-        keys["value"] = figures
-    else:
-        blank = 'unit = "", better = ""'
-        metrics += [f"{_key(one)} = {{ value = {toml_text(one)}, {blank} }}" for one in figures]
-    summary = not metrics and keys.keys() & {"mean", "median"} and "value" not in keys
-    replicate = next((key for key in ("boot", "round") if key in keys), "none" if summary else "")
-    ignored = [f"ignore = [{', '.join(map(toml_text, left))}]"] * bool(left)
-    lines = [f'replicate = "{replicate}"', *ignored]
-    if "metric" in keys:
-        lines += ['better = ""'] if "unit" in keys else ['unit = ""', 'better = ""']
-    arms = list(
-        dict.fromkeys(cell for one in keys.get("arm", [])[:1] for cell in source.cells(one))
-    )
-    if len(arms) > 1 and "role" not in keys and in_order(arms) is None:
-        lines.append('order = [""]')
-    lines += ["[columns]", *_columns(keys)]
-    if metrics:
-        lines += ["[metrics]", *metrics]
-    elif "metric" not in keys and keys.keys() & {"value", "values", "mean", "median"}:
-        lines += ["[metrics.value]", 'unit = ""', 'better = ""']
-    for column in keys.get("success", ()):
-        lines += ["[success]", f'{column} = ""']
-    return "\n".join(lines) + "\n"
+    return keys, metrics
 
 
 def _figures(source: SourceFile) -> Iterator[str]:
@@ -405,10 +418,17 @@ def _figures(source: SourceFile) -> Iterator[str]:
 
 
 def _columns(keys: dict[str, list[str]]) -> Iterator[str]:
-    if "arm" not in keys:
-        yield 'arm = ""'
     for key, columns in keys.items():
         if key == "dimensions":
             yield f"dimensions = [{', '.join(map(toml_text, columns))}]"
         elif key != "success":
-            yield f"{key} = {toml_text('' if len(columns) > 1 else columns[0])}"
+            yield (
+                f"{key} = {toml_text(columns[0])}"
+                if len(columns) == 1
+                else f'{key} = ""{_among(columns)}'
+            )
+
+
+def _among(names: Sequence[str]) -> str:
+    """A comment with what may stand in a blank."""
+    return f"  # of {', '.join(map(toml_text, names[:5]))}" if names else ""

@@ -154,21 +154,21 @@ def _table(file: _File, mapping: mappings.Mapping | None, progress: Progress | N
     """A table with its mapping: the user's, or that of the fixed table of names."""
     source, shown, how = file.source, table.table(file.source, progress), ""
     if mapping is None:
-        text = mappings.of_known_names(shown)
-        write = f"write a mapping, {mappings.DOCS}, and give it as --mapping"
-        lines = text.splitlines()
+        text, told, hints = mappings.of_known_names(shown), list[str](), list[str]()
         if unknown := [name for name in shown.columns if name not in mappings.NAMES]:
             named = ", ".join(printable(name, 60) for name in unknown[:20])
-            cause = f"no mapping says what {named} {'is' if len(unknown) == 1 else 'are'}"
-            action = f'{write}; begin with these lines, correct them, and fill in each ""'
-            raise SpecError(cause, place=source.name, action=action, lines=lines)
+            told.append(f"no mapping says what {named} {'is' if len(unknown) == 1 else 'are'}")
         try:
             mapping = mappings.parse(text, source.name)
         except SpecError as error:
-            action = f"{write}; {error.action}"
-            raise SpecError(error.cause, place=source.name, action=action, lines=lines) from error
+            told.append(error.cause)
+            hints = [f"# {each}" for each in error.action.split("; ")]
+        if told or mapping is None:
+            action = 'correct this mapping (docs/imports.md), fill in each "" of it, and give it so'
+            lines = [*hints, *text.splitlines()]
+            raise SpecError("; ".join(told), place=source.name, action=action, lines=lines)
         how = f"{source.name}: read by the names of its columns, as this mapping:"
-        how += f" {'; '.join(lines)}"
+        how += f" {'; '.join(text.splitlines())}"
     return replace(file, source=shown, kind=ImportFormat.TABLE, mapping=mapping, how=how)
 
 

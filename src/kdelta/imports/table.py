@@ -580,10 +580,10 @@ def _named(kept: _Rows, key: tuple[str, Pairs], figures: Figures) -> None:
         declared = mapping.better and (mapping.unit or mapping.columns.unit)
         if name not in mapping.metrics and not declared:
             part = f"[metrics.{toml_text(name)}]"
+            place = f"{row.source}: line {row.line}, column {printable(column, 80)}"
+            action = f"write {part} with unit and better, or name it in skip or states"
             raise SpecError(
-                f"the mapping does not say what {quoted(name)} is",
-                place=f"{row.source}: line {row.line}, column {printable(column, 80)}",
-                action=f"write {part} with unit and better, or name it in skip or states",
+                f"the mapping does not say what {quoted(name)} is", place=place, action=action
             )
     _figures(kept, (*key, name), figures)
 

@@ -17,7 +17,7 @@ from kdelta.analysis.judgement import (
     change,
 )
 from kdelta.imports.record import GroupAudit, Pairs, Published
-from kdelta.metric import plural
+from kdelta.printable import few
 from kdelta.rendering.formats import Cell
 from kdelta.rendering.times import closes
 from kdelta.table.columns import (
@@ -64,10 +64,10 @@ _HEAD = (
 
 
 def show(found: Judgement, *, details: bool | None = None) -> list[Line]:
-    """The answer, then details (None: where few)."""
-    lines = list(_answer(found.answer, found.findings))
-    files = f"{plural(len(found.sources), 'file')} of others, read as {found.read_as}"
-    lines += paragraph(f"{found.name}: {files}, imported {found.created[:19]}Z", Tone.FAINT)
+    """Which import it is, the answer, then details (None: where few)."""
+    files = f"{few([name for name, *_ in found.sources], 2)}, read as {found.read_as}"
+    which = paragraph(f"{found.name}: {files}, imported {found.created[:19]}Z", Tone.FAINT)
+    lines = [*which, *_answer(found.answer, found.findings)]
     count = len(found.findings)
     if details or (details is None and count <= _FEW):
         return [*lines, *_details(found)]
