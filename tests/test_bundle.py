@@ -116,6 +116,7 @@ def test_a_bundle_verifies_wherever_it_is(packed: Path, tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert done.output.count("ok: ") == 5
     assert "DIFFERS" not in done.output
+    assert done.output.endswith("copy.tar`\n")
 
 
 @pytest.mark.parametrize(
@@ -323,27 +324,31 @@ def test_what_is_whole_and_not_understood_is_another_kdeltas(packed: Path, tmp_p
 
 def test_a_study_is_repeated_on_the_very_kernels(tmp_path: Path) -> None:
     record = ladder_records.ladder(rounds=1)
-    study = again(replace(record, arms=record.arms[2:4]), tmp_path, build=False)
+    study = again(
+        replace(record, arms=record.arms[2:4]),
+        tmp_path,
+        unless="kdelta bundle reproduce x.tar --build",
+    )
     assert study.kernels == ("deb:6.16.12-1~bpo13+1", "deb:6.17.13-1~bpo13+1")
     assert study.plan.seed == record.seed
 
 
 @pytest.mark.parametrize(
-    ("reference", "build", "why"),
+    ("reference", "unless", "why"),
     [
-        ("file:vmlinuz", True, "is a file of the machine that measured"),
-        ("tree:linux@v6.17", True, "is a file of the machine that measured"),
-        ("tree:deb:6.17.8+a/x.patch", False, "runs what its patches say"),
-        ("tree:deb:6.17.8+a/x.patch", True, "not in the bundle"),
+        ("file:vmlinuz", "", "is a file of the machine that measured"),
+        ("tree:linux@v6.17", "", "is a file of the machine that measured"),
+        ("tree:deb:6.17.8+a/x.patch", "x --build", "runs what its patches say.*: x --build"),
+        ("tree:deb:6.17.8+a/x.patch", "", "not in the bundle"),
     ],
 )
 def test_what_only_the_other_machine_has(
-    tmp_path: Path, reference: str, why: str, *, build: bool
+    tmp_path: Path, reference: str, unless: str, why: str
 ) -> None:
     record = ladder_records.ladder(rounds=1)
     arms = (replace(record.arms[0], kernel=replace(record.arms[0].kernel, reference=reference)),)
     with pytest.raises(SpecError, match=why):
-        again(replace(record, arms=arms), tmp_path, build=build)
+        again(replace(record, arms=arms), tmp_path, unless=unless)
 
 
 @pytest.mark.parametrize("word", ["a/x.patch", "x.patch", "undo=x.patch"])
@@ -356,7 +361,7 @@ def test_a_patch_is_taken_from_the_bundle(word: str, tmp_path: Path) -> None:
     arm = replace(record.arms[2], kernel=replace(record.arms[2].kernel, reference=named))
     arms = (replace(record.arms[2], kernel=replace(arm.kernel, reference="6.16")), arm)
     study = replace(record.study, kernels=("6.16", named))
-    found = again(replace(record, study=study, arms=arms), tmp_path, build=True)
+    found = again(replace(record, study=study, arms=arms), tmp_path, unless="")
     undone = "undo=" if word.startswith("undo=") else ""
     assert found.kernels[1] == f"tree:deb:6.17.8+{undone}{patch}"
 
@@ -368,15 +373,15 @@ def test_a_program_is_taken_from_the_bundle(
     record = ladder_records.part_of("6.16.12")
     record = replace(record, study=replace(record.study, scenarios=("~/away/loop.c:main",)))
     with pytest.raises(SpecError, match="not in the bundle"):
-        again(record, tmp_path, build=True)
+        again(record, tmp_path, unless="")
     there = tmp_path / "sources/workloads/loop.c"
     there.parent.mkdir(parents=True)
     there.write_text("int main(void) { return 0; }\n")
-    with pytest.raises(SpecError, match=r"read sources/workloads/loop\.c .* add --build"):
-        again(record, tmp_path, build=False)
+    with pytest.raises(SpecError, match=r"sources/workloads/loop\.c .* x\.tar --build"):
+        again(record, tmp_path, unless="kdelta bundle reproduce x.tar --build")
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr("kdelta.source.make.check_confinement", lambda: None)
-    (found,) = again(record, tmp_path, build=True).scenarios
+    (found,) = again(record, tmp_path, unless="").scenarios
     assert found.startswith("~/cache/kdelta/programs/")
     kept = tmp_path / found.removeprefix("~/").removesuffix(":main")
     assert (kept.read_bytes(), kept.parent.name) == (there.read_bytes(), "strangers")

@@ -129,11 +129,26 @@ def verify(file: Path) -> None:
         told = dependencies.note(folder)
         differs = any(differing for _, _, differing in parts)
         text = "" if differs else (folder / packing.RUN / "show.txt").read_text()
+        then = "" if differs else _then(file, folder)
     says = printable(" ".join(text.partition("\n\n")[0].split()))
     absent = told.absent if told else (f"{dependencies.BUNDLE}, in a form that can be read",)
-    print_lines(show_verified(parts, absent, says, unknown))
+    print_lines(show_verified(parts, absent, says, unknown, then))
     if differs:
         raise click.exceptions.Exit(EXIT_DIFFERS)
+
+
+def _again(file: Path, option: str = "") -> str:
+    return f"`kdelta bundle reproduce {shlex.quote(str(file))}{option}`"
+
+
+def _then(file: Path, folder: Path) -> str:
+    """How a bundle that holds is measured again."""
+    record, then = RunJournal.open(folder / packing.RUN).record(), _again(file)
+    try:
+        dependencies.again(record, folder, unless=_again(file, " --build"))
+    except SpecError as error:
+        then = error.sentence()
+    return f"To measure the same here: {then}"
 
 
 @contextlib.contextmanager
@@ -247,7 +262,8 @@ def reproduce(file: Path, runs: Path, means: options.Means, *, build: bool) -> N
     compared. The programs are this kdelta's own, not the bundle's. Exits with 1 when it differs.
     """
     with whole(file) as (folder, theirs):
-        study = dependencies.again(theirs, folder, build=build, trust=means.trust)
+        unless = "" if build else _again(file, " --build")
+        study = dependencies.again(theirs, folder, unless=unless, trust=means.trust)
         check_scenarios(study)
         wanted = means.wanted_qemu or qemu_for(theirs)
         means = replace(means, wanted_qemu=wanted, again=True)  # what was kept proves nothing

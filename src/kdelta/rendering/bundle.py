@@ -134,9 +134,11 @@ def _first_difference(name: str, stored: bytes, text: str) -> str:
 
 
 def show_verified(
-    parts: Sequence[Verified], absent: Sequence[str], says: str, unknown: Sequence[str] = ()
+    parts: Sequence[Verified], absent: Sequence[str], says: str, unknown: Sequence[str], then: str
 ) -> list[Line]:
-    """What `kdelta bundle verify` prints.  says: the first sentence of the run's answer."""
+    """What `kdelta bundle verify` prints.  says: the first sentence of the run's answer; then: what
+    to do with a bundle that holds.
+    """
     wrong = sum(bool(differences) for _, _, differences in parts)
     held = f"All {len(parts)} parts hold. It says: {says}"
     first = f"{wrong} of {plural(len(parts), 'part')} cannot be true." if wrong else held
@@ -150,7 +152,7 @@ def show_verified(
     lines += paragraph(f"not verified, since only {_ONLY_THERE}", Tone.WARN)
     for text in absent:
         lines += paragraph(f"not in the bundle: {text}", Tone.WARN)
-    return lines
+    return [*lines, (), *paragraph(then)] if then else lines
 
 
 def _listed(texts: Sequence[str]) -> Iterator[Line]:

@@ -156,24 +156,24 @@ def _safe(name: str) -> str:
     return "".join(char if char.isalnum() or char in "._+-" else "_" for char in name).lstrip(".")
 
 
-def again(record: RunRecord, folder: Path, *, build: bool, trust: bool = False) -> Study:
+def again(record: RunRecord, folder: Path, *, unless: str, trust: bool = False) -> Study:
     """The study of a run on its very kernels, by version, in its order.  folder: the unpacked
-    bundle; build: kernels of its patches and programs of its C files may be built; trust: as the
-    user's own.  Raises SpecError for what only its machine had.
+    bundle; unless: the command that also builds kernels of its patches and its C files, "" where
+    that was given; trust: as the user's own.  Raises SpecError for what only its machine had.
     """
-    named = {arm.kernel.reference: _exactly(arm.kernel, folder, build) for arm in record.arms}
+    named = {arm.kernel.reference: _exactly(arm.kernel, folder, unless) for arm in record.arms}
     study = record.study
     gap = tuple(named.get(each, each) for each in study.gap) if study.gap else study.gap
     return structs.replace(
         study,
-        scenarios=tuple(_program(each, folder, build, trust) for each in study.scenarios),
+        scenarios=tuple(_program(each, folder, unless, trust) for each in study.scenarios),
         kernels=tuple(named.get(each, each) for each in study.kernels),
         gap=gap,
         plan=structs.replace(study.plan, seed=record.seed),
     )
 
 
-def _program(name: str, folder: Path, build: bool, trust: bool) -> str:  # noqa: FBT001
+def _program(name: str, folder: Path, unless: str, trust: bool) -> str:  # noqa: FBT001
     """A scenario whose C file is the bundle's, kept in the cache, so that its run can resume."""
     place, _, scenario = name.rpartition(":")
     if not workload.is_file(place):
@@ -181,9 +181,9 @@ def _program(name: str, folder: Path, build: bool, trust: bool) -> str:  # noqa:
     theirs = folder / _SOURCES / "workloads" / Path(place).name
     if not theirs.is_file() or b"KD_FILES" in theirs.read_bytes():  # of a program that was taken
         raise _elsewhere(place)
-    if not build:
+    if unless:
         cause = f"its run executes a C file of whoever measured it, {quoted(place)}"
-        action = f"read {theirs.relative_to(folder)} in it, then add --build, which compiles it"
+        action = f"read {theirs.relative_to(folder)} in it, then compile it, too: {unless}"
         raise SpecError(cause, action=action)
     parts = [part for part in (theirs, theirs.with_suffix(".toml")) if part.is_file()]
     if not trust:
@@ -199,16 +199,16 @@ def _program(name: str, folder: Path, build: bool, trust: bool) -> str:  # noqa:
     return f"{called(cache.entry('programs', key, copy) / place / theirs.name)}:{scenario}"
 
 
-def _exactly(kernel: KernelIdentity, folder: Path, build: bool) -> str:  # noqa: FBT001
+def _exactly(kernel: KernelIdentity, folder: Path, unless: str) -> str:
     reference = kernel.reference
     _, patches = releases.parse(reference)
     if not patches and not reference.startswith(("file:", tree_reference.PREFIX)):
         return f"deb:{kernel.version}" if kernel.version else reference
     if not patches and not reference.startswith(f"{tree_reference.PREFIX}deb:"):
         raise _elsewhere(reference)
-    if not build:
+    if unless:
         cause = f"{quoted(reference)} is built from source, which runs what its patches say"
-        action = "read kernels/patches of the bundle, and give --build if you trust them"
+        action = f"read kernels/patches in it, and if you trust them: {unless}"
         raise SpecError(cause, action=action)
     base, *words = (f"deb:{kernel.version}", *patches) if patches else reference.split("+")
     return "+".join([base, *(_here(word, folder) for word in words)])
