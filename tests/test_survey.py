@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import pytest
 from click.testing import CliRunner
@@ -54,7 +55,8 @@ def test_a_change_in_which_the_counts_scatter_is_marked_undecided() -> None:
     row = next(row for row in found.rows if row.name.endswith(":flat"))
     assert [cell.undecided for cell in row.cells] == [False] * (len(row.cells) - 1) + [True]
     shown = text(found)
-    assert "%?" in next(line for line in shown.splitlines() if line.startswith("~mprotect:flat"))
+    assert re.search(r"^~mprotect:flat .*%\?", shown, re.MULTILINE)
+    assert max(map(len, page.plain(show.show_survey(found), 80).splitlines())) <= 80
     assert " and 1 undecided comparison, the largest first:" in " ".join(shown.split())
     assert "The largest that is undecided: mprotect:flat, 7.1.3 -> 7.2.1: the spread" in shown
 

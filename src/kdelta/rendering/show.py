@@ -39,11 +39,11 @@ from kdelta.table.columns import (
     Tone,
     builds_apart,
     crossed_by,
+    first_that_fits,
     headline,
     paragraph,
     short,
     shortened,
-    table_lines,
     table_of,
     tables_that_fit,
 )
@@ -413,7 +413,7 @@ def _absences(tables: Sequence[MetricTable | FigureTable]) -> Iterator[str]:
         yield f"{which}{', '.join(arms)}: {reason}"
 
 
-_NAME_WIDTH: Final = 34
+_NAME_WIDTHS: Final = (34, 28)
 _KERNEL_WIDTH: Final = 16
 _NOTES = {"skip": Tone.FAINT, "invalid": Tone.WARN, "failed": Tone.BAD, "not run": Tone.WARN}
 _SAME = "."
@@ -440,14 +440,21 @@ def show_survey(found: Survey, *, details: bool = True) -> list[Line]:
 
 
 def _survey_table(found: Survey) -> Iterator[Line]:
-    """As many kernels a table as fit; the first column tells counts, the others changes."""
+    """The first kernel's column tells counts, the others changes."""
     rows = [row for each in found.rows for row in _survey_rows(each)]
-    columns = [Column("scenario", (short(name, _NAME_WIDTH) for name, _ in rows))]
+    columns = []
     for at, label in enumerate(shortened(found.kernels, _KERNEL_WIDTH)):
         shown = [_survey_span(cells, at, found.report.step_percent) for _, cells in rows]
         mark = CROSSED * any(cells[at].crossing for _, cells in rows)
         columns.append(Column(label + mark, shown, right=True))
-    yield from table_lines(columns)
+    yield from _of_kernels("scenario", [name for name, _ in rows], columns)
+
+
+def _of_kernels(head: str, names: Sequence[str], columns: Sequence[Column]) -> Iterator[Line]:
+    """One table, its names cut as far as it takes, or as many as the width asks for."""
+    wide, narrow = (Column(head, (short(one, most) for one in names)) for most in _NAME_WIDTHS)
+    tables = tables_that_fit([narrow], columns)
+    yield from first_that_fits([[wide, *columns], [narrow, *columns]], *tables)
 
 
 def _survey_lines(report: Report[Measure]) -> Iterator[Line]:
@@ -458,11 +465,11 @@ def _survey_lines(report: Report[Measure]) -> Iterator[Line]:
         for step in ladder.steps:
             yield from paragraph(f"{ladder.name}: {counts.change(step, ladder.unit)}.", Tone.BOLD)
     kernels = dict.fromkeys(rung.label for ladder in report.beside for rung in ladder.rungs)
-    columns = [Column("lines fetched", (short(one.name, _NAME_WIDTH) for one in report.beside))]
+    columns = []
     for kernel, label in zip(kernels, shortened([*kernels], _KERNEL_WIDTH), strict=True):
         rungs = [{one.label: one for one in each.rungs}.get(kernel) for each in report.beside]
         columns.append(Column(label, map(_lines_span, rungs), right=True))
-    yield from table_lines(columns)
+    yield from _of_kernels("lines fetched", [one.name for one in report.beside], columns)
     yield from paragraph(f"per operation; {_UNDECIDED}: UNDECIDED, !: INVALID", Tone.FAINT)
     yield ()
 
