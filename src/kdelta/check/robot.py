@@ -13,7 +13,7 @@ import contextlib
 import html
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import islice, takewhile
@@ -48,12 +48,14 @@ _SETTINGS = re.compile(r"(\S+/\S+):[ \t]*\n[ \t]+(\S.*/.*\S)[ \t]*\n")
 _SUITE = re.compile(r"^(?:in )?testcase: (\S{1,80})\s*$", re.MULTILINE)
 _PARAMETERS = re.compile(r"parameters:\s*\n((?:[ \t]+\w+: .*\n)+)")
 _PARAMETER = re.compile(r"^[ \t]+(\w{1,32}): (\S.{0,79}?)[ \t]*$", re.MULTILINE)
+_PROFILE = re.compile(r"perf-profile\.(self|children|calltrace)\.cycles-pp\.(.+)")
 # Where a task waits for a lock: kernel/locking of Linux.
 _WAITING = re.compile(
-    r"perf-profile\.self\.cycles-pp\.(native_queued_spin_lock_slowpath|queued_(?:read|write)_lock_"
-    "slowpath|rwsem_spin_on_owner|mutex_spin_on_owner|osq_lock|rwsem_down_(?:read|write)_slowpath)"
+    "(?:native_queued_spin_lock_slowpath|queued_(?:read|write)_lock_slowpath|rwsem_spin_on_owner"
+    r"|mutex_spin_on_owner|osq_lock|rwsem_down_(?:read|write)_slowpath)(?:\.|\Z)"
 )
-_WAITS_POINTS = 1.0  # of all cycles: from which a lock is named
+_CALLER = re.compile(r"\.(?!(?:isra|part|constprop|cold)\b)(?=[A-Za-z_])")  # in a call trace
+_WAITS_POINTS = 1.0  # of all cycles: from which a function of a profile is named
 _OTHER_TEST = 100  # contradictions, from which a table is of another test
 _MOST_COUNTED = 2.0**64
 _FAULTS = 0.5  # an operation: from which a test takes page faults
@@ -116,8 +118,8 @@ class RobotRow:
 class RobotReport:
     """A report.  commit: the one that is reported; parent: the one before it.
 
-    parent may be a release.  suite: as "will-it-scale".  rows: of its table.  waits: functions
-    that wait for a lock, and by how many percent of all cycles their share surely changed.
+    parent may be a release.  suite: as "will-it-scale".  rows: of its table.  profile: kind of row,
+    function or call trace, and by how many percent of all cycles it surely changed, else 0.
     subject: of the mail, "" of a text.  place: the file, for errors.
     """
 
@@ -127,7 +129,7 @@ class RobotReport:
     suite: str
     parameters: tuple[tuple[str, str], ...]
     rows: tuple[RobotRow, ...]
-    waits: tuple[tuple[str, float], ...]
+    profile: tuple[tuple[str, str, float], ...]
     subject: str
     place: str
 
@@ -200,10 +202,10 @@ def read(path: Path) -> RobotReport:
         suite=suite[1],
         parameters=tuple(parameters),
         rows=tuple(_row(each) for each in rows if each["percent"]),
-        waits=tuple(
-            (name[1], float(each["change"]))
+        profile=tuple(
+            (name[1], name[2], 0.0 if _row(each).within else float(each["change"]))
             for each in rows
-            if (name := _WAITING.fullmatch(each["name"])) and not _row(each).within
+            if (name := _PROFILE.fullmatch(each["name"]))
         ),
         subject=subject,
         place=str(path),
@@ -325,28 +327,31 @@ class RateSplit:
     ratios: new/old of "path", instructions per operation, of "cycles" per instruction, and of the
     "rest", cycles per second, which are fewer where tasks wait; or of path and "speed".  shares: of
     each in the change.  most: which it is most of, or "".  deviates: percent by which that one
-    deviates where it changed by no more, else 0.  lock: the function where the waiting changed
-    most, and by how many percent of all cycles; "" where none.
+    deviates where it changed by no more, else 0.  lock: the function that waits for one and changed
+    most, then its callers, and by how many percent of all cycles; own: of all functions by
+    themselves; () where none.  profiled: whether the mail has any.
     """
 
     ratios: Mapping[str, float]
     shares: Mapping[str, float]
     most: str
     deviates: float
-    lock: tuple[str, float]
+    lock: tuple[tuple[str, ...], float]
+    own: tuple[tuple[str, ...], float]
+    profiled: bool
 
 
-def split(report: RobotReport, row: RobotRow, better: Direction) -> RateSplit | None:
+def split(report: RobotReport, row: RobotRow, better: Direction) -> tuple[RateSplit | None, str]:
     """The change of a rate by the perf rows beside it; None of a time, and without such rows.
 
     None, too, where another rate of the suite or what is done in a second contradict: the perf rows
-    are then of other work.
+    are then of other work, and a sentence names those that contradict.
     """
     rows = {one.metric: one for one in report.rows if one.old and one.new and one.ratio > 0}
     wanted = row.metric in rows and row in report.own and ".time." not in row.metric
     path = _path(rows, row)
     if not (wanted and row.percent and better is Direction.MORE and path):
-        return None
+        return None, ""
     total = math.log(row.ratio)
     ratios, errors = {"path": path[0]}, {"path": path[1]}
     cycles = rows.get("perf-stat.overall.cpi") or rows.get("perf-stat.overall.ipc")
@@ -358,20 +363,42 @@ def split(report: RobotReport, row: RobotRow, better: Direction) -> RateSplit | 
     second = rows.get(f"perf-stat.ps.{done}")
     errors[last] = sum(second.spreads) if second else sum((*errors.values(), *row.spreads))
     ratios[last] = row.ratio * math.prod(ratios.values())
-    apart = [one.ratio / row.ratio for one in report.own if one.better is better and one.ratio > 0]
-    apart += [ratios[last] / second.ratio] if second else []
-    if max((abs(math.log(one)) for one in apart), default=0) > max(abs(total) / 4, _ROUNDED):
-        return None
+    wanting = {one: row.ratio for one in report.own if one.better is better and one.ratio > 0}
+    wanting |= {second: ratios[last]} if second else {}
+    if executed := rows.get("perf-stat.ps.instructions"):
+        wanting[executed] = row.ratio * path[0]
+    for one, ratio in wanting.items():
+        if abs(math.log(one.ratio / ratio)) > max(abs(total) / 4, _ROUNDED):
+            told = (
+                f"{one.metric} {one.percent:+g} % contradicts the {100 * ratio - 100:+.1f} % that"
+            )
+            return None, f"{told} {row.metric} and other perf-stat rows give: none of these is used"
     shares = {name: math.log(one) / -total for name, one in ratios.items()}
     shares[last] *= -1
     most = max(shares, key=lambda name: shares[name])
     deviates = errors[most] if 100 * shares[most] * abs(total) <= errors[most] else 0.0
     if shares[most] <= 1 / 2:
         most, deviates = "", 0.0
-    lock = max(report.waits, key=lambda each: -total * each[1], default=("", 0.0))
-    if total * lock[1] > 0 or abs(lock[1]) < _WAITS_POINTS:
-        lock = ("", 0.0)
-    return RateSplit(ratios=ratios, shares=shares, most=most, deviates=deviates, lock=lock)
+    moved = [each for each in report.profile if -total * each[2] > 0]
+    return RateSplit(
+        ratios=ratios,
+        shares=shares,
+        most=most,
+        deviates=deviates,
+        lock=_largest([each for each in moved if _WAITING.match(each[1])]),
+        own=_largest([each for each in moved if each[0] == "self"]),
+        profiled=bool(report.profile),
+    ), ""
+
+
+def _largest(profile: Sequence[tuple[str, str, float]]) -> tuple[tuple[str, ...], float]:
+    """The function whose share changed most, then who called it most, and by how many percent."""
+    told = [((*_CALLER.split(name),), points) for _, name, points in profile]
+    (first, *_), points = max(told, key=lambda each: abs(each[1]), default=(("",), 0.0))
+    if abs(points) < _WAITS_POINTS:
+        return (), 0.0
+    traces = [each for each in told if each[0][0] == first]
+    return max(traces, key=lambda each: (len(each[0]) > 1, abs(each[1])))[0], points
 
 
 def _path(rows: Mapping[str, RobotRow], row: RobotRow) -> tuple[float, float] | None:
@@ -427,11 +454,9 @@ def scenario_of(report: RobotReport, row: RobotRow) -> str:
     if len(best) == 1:
         return best[0]
     asked = " ".join([report.suite, *sorted(values)])
-    raise SpecError(
-        f"{len(best) or 'no'} scenarios are known to repeat {printable(asked, 80)}",
-        place=report.place,
-        action=f"name one with --scenario; {known(asked, best or suite)}",
-    )
+    cause = f"{len(best) or 'no'} scenarios are known to repeat {printable(asked, 80)}"
+    action = f"name one with --scenario; {known(asked, best or suite)}"
+    raise SpecError(cause, place=report.place, action=action)
 
 
 def in_turns(report: RobotReport, found: RateSplit | None) -> list[str]:

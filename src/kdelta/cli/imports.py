@@ -203,8 +203,8 @@ def _answered(
     report = robot.read(mail)
     row = robot.chosen(report, metric)
     direction = robot.direction(report, row, better or "")
-    heading = [*check_page.robot_heading(report, row)]
-    own = robot.split(report, row, direction)
+    own, unlike = robot.split(report, row, direction)
+    heading = [*check_page.robot_heading(report, row), *filter(None, [unlike and f"{unlike}."])]
     known |= {"commit": report.commit, "split": own, **picked(row, ("metric", "percent"))}
     if row.within:
         tell(*heading)
@@ -220,7 +220,7 @@ def _answered(
         tell(check_page.robot_split(own, row), *heading, more)
         return EXIT_UNDECIDED if own.deviates else 0
     known["scenario"] = loop = scenario or robot.scenario_of(report, row)
-    old, new = _two(kernels, report, both)
+    old, new = _two(kernels, report, both, unlike)
     apart = robot.apart(report, old, new)  # the wrong order is told before anything is counted
     counting = picked(means, ("wanted_qemu", "jobs", "again", "trust"))
     count = partial(compare.count_pair, old, new, report=partial(say, err=True), **counting)
@@ -244,11 +244,16 @@ def _answered(
     return EXIT_UNDECIDED if apart or other or (why and not lost) else 0
 
 
-def _two(kernels: str | None, report: robot.RobotReport, both: str) -> list[str]:
-    """The two kernels to count.  both: how they would be named.  Raises SpecError."""
+def _two(kernels: str | None, report: robot.RobotReport, both: str, unlike: str) -> list[str]:
+    """The two kernels to count.  both: how they would be named.  Raises SpecError; unlike: why its
+    own figures do not answer.
+    """
     words = options.words(kernels or "")
     if len(words) != 2:
-        cause = f"{kernels} are not two kernels" if kernels else "the mail names no kernels of here"
+        none = "the mail names no kernels of here"
+        cause = (
+            f"{kernels} are not two kernels" if kernels else "; ".join(filter(None, [unlike, none]))
+        )
         action = f"name the kernels without and with the commit: --kernels {both}"
         raise SpecError(cause, place="--kernels" if kernels else report.place, action=action)
     return words

@@ -517,7 +517,7 @@ _ROBOT_SIDE = (
 ROBOT_ROW = re.compile(
     rf"\s*{_ROBOT_SIDE.replace('SIDE', 'old')}\s+"
     r"(?P<change>[-+]\d{1,15}(?:\.\d+)?(?:e[-+]?\d\d?)?)(?P<percent>%?)"
-    rf"\s+{_ROBOT_SIDE.replace('SIDE', 'new')}\s+(?P<name>[A-Za-z][\w.:/+%-]{{0,119}})\s*\Z"
+    rf"\s+{_ROBOT_SIDE.replace('SIDE', 'new')}\s+(?P<name>[A-Za-z][\w.:/+%-]{{0,299}})\s*\Z"
 )
 _ROBOT_SETTINGS = re.compile(r"\s+(?P<values>\S.*/.*/.*\S)\s*\Z")
 _ROBOT_RULE = re.compile(r"={20,}\s*\Z")

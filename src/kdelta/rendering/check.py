@@ -476,10 +476,15 @@ def robot_split(found: RateSplit, row: RobotRow, *, concluded: bool = True) -> s
         part = _PARTS[found.most]
         said = f"The mail's own figures do not say what {change} is: {told}, and {part}"
         return f"{said} deviates by {found.deviates:g} % on both sides together."
-    name, points = found.lock
-    lock = f" {name}, where tasks wait for a lock, has {points:+g} % of all cycles"
-    lock += ": spinning is path, too, and in no count." if found.most == "path" else "."
-    return said + (lock if name else "")
+    names, points = found.lock
+    own = "The mail has no profile" if not found.profiled else "Its profile names no lock"
+    if found.own[0]:
+        own += f"; by itself {found.own[0][0]} changed most, by {found.own[1]:+g} % of all cycles"
+    if not names:
+        return f"{said} {own}." if found.most not in ("path", "") else said
+    callers = f", mostly by {' <- '.join(names[1:])}" * (len(names) > 1)
+    lock = f" {names[0]}, where tasks wait for a lock, has {points:+g} % of all cycles{callers}"
+    return f"{said}{lock}{': spinning is path, too, and in no count' * (found.most == 'path')}."
 
 
 def robot_lines(case: GateCase, why: str, objects: Sequence[FunctionPart]) -> Iterator[str]:
