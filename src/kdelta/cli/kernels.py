@@ -162,7 +162,7 @@ def show(*, ref: str, arch: str, flavour: str, trust: bool, as_json: bool) -> No
     for name, value in fields.items():
         told = ", ".join(value) if isinstance(value, tuple) else value
         line = f"{name:<14} {'unknown' if told in ('', None) else told}"
-        (say if isinstance(value, tuple) else click.echo)(line)  # a path stays whole
+        (click.echo if name in ("image", "config") else say)(line)  # a path stays whole
 
 
 @kernels.command()
