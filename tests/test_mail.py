@@ -552,12 +552,12 @@ def test_a_lock_is_named_where_its_cycles_grew(tmp_path: Path) -> None:
     (brk,) = re.findall(r".* \+0\.4 .*\n", mail)
     more = brk.replace("+0.4", "+1.4")
     for rows, told in {
-        row: "native_queued_spin_lock_slowpath, where tasks wait for a lock, has +31.2 % of all",
-        row + trace: "has +31.2 % of all cycles, mostly by _raw_spin_lock <- d_lookup.isra.0.",
+        row: "native_queued_spin_lock_slowpath, where tasks wait for a lock, takes +31.2 perc",
+        row + trace: "age points of all cycles, mostly by _raw_spin_lock <- d_lookup.isra.0.",
         fewer: "most of it. Its profile names no lock.",
         spread: "most of it. Its profile names no lock.",
         "": "most of it. The mail has no profile.",
-        more: "names no lock; by itself do_brk_flags changed most, by +1.4 % of all cycles.",
+        more: "names no lock; by itself do_brk_flags changed most, by +1.4 perc",
     }.items():
         assert told in " ".join(asked(tmp_path, mail.replace(brk, rows)).output.split())
     longer = perf(0.69, **{PATH: (5e4, 7.2e4), CPI: (1.0, 1.0)})

@@ -446,6 +446,7 @@ def robot_heading(report: RobotReport, row: RobotRow) -> Iterator[str]:
     yield f'{report.commit[:12]} ("{report.title}"): {row.percent:+g} % of {row.metric}'
 
 
+_POINTS = "percentage points of all cycles"
 _PARTS = {
     "path": "instructions per operation",
     "cycles": "cycles per instruction",
@@ -479,11 +480,12 @@ def robot_split(found: RateSplit, row: RobotRow, *, concluded: bool = True) -> s
     names, points = found.lock
     own = "The mail has no profile" if not found.profiled else "Its profile names no lock"
     if found.own[0]:
-        own += f"; by itself {found.own[0][0]} changed most, by {found.own[1]:+g} % of all cycles"
+        function, grew = found.own[0][0], found.own[1]
+        own += f"; by itself {function} changed most, by {grew:+g} {_POINTS}"
     if not names:
         return f"{said} {own}." if found.most not in ("path", "") else said
     callers = f", mostly by {' <- '.join(names[1:])}" * (len(names) > 1)
-    lock = f" {names[0]}, where tasks wait for a lock, has {points:+g} % of all cycles{callers}"
+    lock = f" {names[0]}, where tasks wait for a lock, takes {points:+g} {_POINTS}{callers}"
     return f"{said}{lock}{': spinning is path, too, and in no count' * (found.most == 'path')}."
 
 
