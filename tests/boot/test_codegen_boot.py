@@ -42,7 +42,7 @@ def test_a_functions_instructions_add_up_to_its_count(machine: Machine, tmp_path
     windows = artifacts.typical_windows(tmp_path, 0, result)
     for row in (row for row in result.exact.functions if row.function == FUNCTION):
         counted = windows[row.phase].instructions()
-        start = opened.start(FUNCTION)
+        (start,) = opened.starts(FUNCTION)
         found = executed_code(counted, start, start + code.size, opened.arch, {})
         assert sum(one.count for one in found) == row.insns
         assert found[0].count == row.calls

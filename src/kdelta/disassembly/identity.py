@@ -362,7 +362,7 @@ def only_lines(old: Image, new: Image) -> bool:
     So do those of a source and of the same with another comment: the table of warnings holds the
     line of each (struct bug_entry of x86-64, with CONFIG_DEBUG_BUGVERBOSE).
     """
-    start, stop = old.address(_WARNINGS) or 0, old.address(_AFTER_WARNINGS) or 0
+    start, stop = (min(old.addresses(of), default=0) for of in (_WARNINGS, _AFTER_WARNINGS))
     lines = range(start, stop) if (stop - start) % _ENTRY == 0 else range(0)
     try:
         return all(

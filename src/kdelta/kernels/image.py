@@ -239,6 +239,12 @@ class UnpackedKernel:
                 return bytes(segment.content[at : at + size])
         return b""
 
+    def forget(self) -> None:
+        """Unmap the pages of the file that were read: what is needed again is mapped again."""
+        for segment in self.segments:
+            if isinstance(segment.content.obj, mmap.mmap):
+                segment.content.obj.madvise(mmap.MADV_DONTNEED)
+
 
 def unpacked_kernel(image: Path) -> UnpackedKernel:
     """The kernel in an image, kept in the cache.  Raises SpecError, InfraError."""
