@@ -17,7 +17,7 @@ import mmap
 import re
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -115,12 +115,8 @@ def _zboot(data: Data) -> ImageFacts:
     return _by_banner(decompressed(_zboot_payload(data)), "zboot", found)
 
 
-def _packed(data: Data) -> bytes:
-    return data[:_LIMIT_BYTES]
-
-
 def _gzip(data: Data) -> ImageFacts:
-    inner = decompressed(_packed(data))
+    inner = decompressed(data[:_LIMIT_BYTES])
     if found := IMAGE_MAGIC.get(inner[0x38:0x3C]):
         return _by_banner(inner, "gzip", found)
     raise BadImage("what it holds compressed is not a kernel Image")
@@ -190,7 +186,7 @@ class _Format:
 
 _FORMATS = (
     _Format(recognised=lambda d: d[:4] == elf.MAGIC, facts=_vmlinux),
-    _Format(recognised=lambda d: d[:2] == b"\x1f\x8b", facts=_gzip, payload=_packed),
+    _Format(recognised=lambda d: d[:2] == b"\x1f\x8b", facts=_gzip, payload=bytes),
     _Format(
         recognised=lambda d: d[0x202:0x206] == b"HdrS", facts=_bzimage, payload=_bzimage_payload
     ),
@@ -200,6 +196,7 @@ _FORMATS = (
 
 
 _LIMIT_BYTES = 256 << 20  # unpacked
+_PIECE = 1 << 12  # packed, of which xz and bzip2 make some 30 MB at most
 _UNPACK_S = 120.0
 _MOST_SEGMENTS = 64
 _EXECUTABLE = 1  # PF_X
@@ -329,7 +326,8 @@ def _kept(image: Path) -> mmap.mmap:
     def make(folder: Path) -> None:
         data = image.read_bytes()
         packed = _read(data, lambda found: found.payload(data) if found.payload else None)
-        (folder / "vmlinux").write_bytes(data if packed is None else decompressed(packed))
+        with (folder / "vmlinux").open("wb") as stream:
+            stream.writelines([data] if packed is None else _unpacked(packed))
 
     with (
         cache.lent("vmlinux", digest_of(image), make) as folder,
@@ -380,31 +378,41 @@ def _of_plain_image(content: Data) -> UnpackedKernel:
 
 def decompressed(packed: bytes, most: int = _LIMIT_BYTES) -> bytes:
     """What is packed by one of the kernel's programs, fewer bytes than `most`.  Raises BadImage."""
+    return b"".join(_unpacked(packed, most))
+
+
+def _unpacked(packed: bytes, most: int = _LIMIT_BYTES) -> Iterator[bytes]:
+    """The same, piece by piece."""
     # The build appends the unpacked size to every format but gzip, which ends with it.
-    for magic, unpack in _PACKINGS:
-        if packed.startswith(magic):
-            try:
-                plain = unpack(packed)
-            except (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError) as error:
-                raise BadImage(f"its payload is damaged: {words_of(error)}") from error
-            if len(plain) >= most:
-                raise BadImage("its payload is too large")
-            return plain
-    raise BadImage(f"its payload is packed in a way that kdelta does not know ({packed[:4].hex()})")
+    unpack = next((own for magic, own in _PACKINGS if packed.startswith(magic)), None)
+    if unpack is None:
+        how = packed[:4].hex()
+        raise BadImage(f"its payload is packed in a way that kdelta does not know ({how})")
+    try:
+        for piece in unpack(packed):
+            most -= len(piece)
+            if most <= 0:
+                break
+            yield piece
+    except (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError) as error:
+        raise BadImage(f"its payload is damaged: {words_of(error)}") from error
+    if most <= 0:
+        raise BadImage("its payload is too large")
 
 
-def _whole(inflater: Any, packed: bytes) -> bytes:
+def _whole(inflater: Any, packed: bytes) -> Iterator[bytes]:
     """All of one stream, by a standard decompressor, without the appended size."""
-    plain: bytes = inflater.decompress(packed, _LIMIT_BYTES)
-    if not inflater.eof and len(plain) < _LIMIT_BYTES:
-        raise ValueError("it is truncated")
-    return plain
+    for at in range(0, len(packed), _PIECE):
+        yield inflater.decompress(packed[at : at + _PIECE])
+        if inflater.eof:
+            return
+    raise ValueError("it is truncated")
 
 
-def _by_program(*command: str) -> Callable[[bytes], bytes]:
+def _by_program(*command: str) -> Callable[[bytes], Iterator[bytes]]:
     """Unpack with a program that takes IN -o OUT; the size at the end is not for it."""
 
-    def unpack(packed: bytes) -> bytes:
+    def unpack(packed: bytes) -> Iterator[bytes]:
         import tempfile
 
         if process.which(command[0]) is None:
@@ -421,12 +429,12 @@ def _by_program(*command: str) -> Callable[[bytes], bytes]:
                 cause, action = f"{command[0]} wrote nothing", process.action(command[0])
                 raise InfraError(cause, action=action)
             with target.open("rb") as stream:
-                return stream.read(_LIMIT_BYTES)
+                yield from iter(lambda: stream.read(1 << 20), b"")
 
     return unpack
 
 
-_PACKINGS: tuple[tuple[bytes, Callable[[bytes], bytes]], ...] = (
+_PACKINGS: tuple[tuple[bytes, Callable[[bytes], Iterator[bytes]]], ...] = (
     (b"\x1f\x8b", lambda packed: _whole(zlib.decompressobj(wbits=31), packed)),
     (b"\xfd7zXZ\x00", lambda packed: _whole(lzma.LZMADecompressor(), packed)),
     (b"BZh", lambda packed: _whole(bz2.BZ2Decompressor(), packed)),
