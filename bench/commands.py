@@ -41,7 +41,7 @@ class Usage:
 
     wall_s: float
     own_mib: float
-    child_mib: float
+    qemu_mib: float
     own_cpu_s: float
     trials_s: tuple[float, ...] = ()
 
@@ -80,8 +80,8 @@ def kdelta(home: Path, *arguments: str) -> Usage:
     argv = [sys.executable, str(HERE / "measured.py"), str(peaks), *arguments]
     wall = wall_s(argv, {"XDG_CACHE_HOME": str(home)})
     told = json.loads(peaks.read_text())
-    own_mib, child_mib = told["own_kib"] / 1024, told["child_kib"] / 1024
-    return Usage(wall_s=wall, own_mib=own_mib, child_mib=child_mib, own_cpu_s=told["own_cpu_s"])
+    own_mib, qemu_mib = told["own_kib"] / 1024, told["qemu_kib"] / 1024
+    return Usage(wall_s=wall, own_mib=own_mib, qemu_mib=qemu_mib, own_cpu_s=told["own_cpu_s"])
 
 
 def kdelta_run(home: Path, *arguments: str, command: str = "run") -> Usage:

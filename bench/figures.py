@@ -206,7 +206,7 @@ def _ladders(setting: Setting, results: Results, home: Path) -> None:
 
     def measured(usage: Usage) -> float:
         results.take("kdelta_mib", lambda: usage.own_mib)
-        results.take("qemu_mib", lambda: usage.child_mib)
+        results.take("qemu_mib", lambda: usage.qemu_mib)
         return usage.wall_s
 
     results.take("ladder_cold_s", lambda: measured(kdelta_run(home, *study)))
