@@ -169,6 +169,7 @@ class Image:
                     result[name] = tuple(named(f, r, self.arch) for f, r in own)
             except SpecError as error:
                 result[name] = error.cause
+        self._kernel.forget()
         return result
 
     def _function(self, name: str, start: int) -> Function:

@@ -390,8 +390,7 @@ def _unpacked(packed: bytes, most: int = _LIMIT_BYTES) -> Iterator[bytes]:
         raise BadImage(f"its payload is packed in a way that kdelta does not know ({how})")
     try:
         for piece in unpack(packed):
-            most -= len(piece)
-            if most <= 0:
+            if (most := most - len(piece)) <= 0:
                 break
             yield piece
     except (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError) as error:
