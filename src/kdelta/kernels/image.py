@@ -419,7 +419,7 @@ def _by_program(*command: str) -> Callable[[bytes], Iterator[bytes]]:
             raise InfraError(f"{command[0]} is not installed", action=action)
         with tempfile.TemporaryDirectory(prefix="kdelta-payload-") as scratch:
             source, target = Path(scratch, "packed"), Path(scratch, "plain")
-            source.write_bytes(packed[:-4])
+            source.write_bytes(memoryview(packed)[:-4])
             argv = [*command, str(source), *(() if command[0] == "lz4" else ("-o",)), str(target)]
             done = process.run(argv, timeout=_UNPACK_S, check=False)
             if done.returncode:
