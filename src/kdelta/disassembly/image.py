@@ -64,6 +64,7 @@ class Image:
         self._elsewhere = elsewhere
         self.arch: arch.Arch = arch.of(kernel.arch)
         self._kernel = kernel
+        self.bytes_at = kernel.read
         self._table = table
         self._low_end = max((s for s in table.starts if s < _HALF), default=-_PAGE) + _PAGE
         self._first = next((s for s in table.starts if s >= _HALF), _HALF)
@@ -87,10 +88,6 @@ class Image:
             if kind in _CODE and start >= _HALF:
                 found.setdefault(name, {})[start] = self.size(start)
         return {name: tuple(own.items()) for name, own in found.items()}
-
-    def bytes_at(self, start: int, size: int) -> bytes:
-        """What the image holds at an address; fewer bytes where it ends."""
-        return self._kernel.read(start, size)
 
     def place(self, address: int) -> tuple[frozenset[str], int] | None:
         """The symbols that an address is in, and the offset into them; None outside all of them."""
@@ -179,7 +176,7 @@ class Image:
                 action="see what ran with: kdelta explain --code",
             )
         size = self.size(start)
-        content = self._kernel.read(start, min(size, MAX_BYTES))
+        content = self.bytes_at(start, min(size, MAX_BYTES))
         if len(content) != size or not size:
             raise SpecError(f"{self.label} does not hold the code of {name}")
         return Function(name=name, code=content, start=start, names=self._name)
@@ -199,7 +196,7 @@ class Image:
             for i in self._same(at)
         )[-1]
         if best == _LAST_CODE:  # a test of a feature: what it reads, and where it goes
-            content = self._kernel.read(address, FEATURE_BYTES)
+            content = self.bytes_at(address, FEATURE_BYTES)
             if test := feature_test(content, lambda _, end, to: self._name(address + end + to)):
                 return test
         if address != start and not is_code:
@@ -223,7 +220,7 @@ class Image:
 
     def _string(self, address: int, *, empty: bool) -> str:
         """The C string at an address; empty: or a zero byte, or a constant of some bytes."""
-        content = self._kernel.read(address - 1, _LONGEST_STRING)
+        content = self.bytes_at(address - 1, _LONGEST_STRING)
         end = content.find(b"\0", 1)
         if end == 1 and empty:
             return '""'
