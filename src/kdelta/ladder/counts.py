@@ -43,6 +43,7 @@ from kdelta.verdict.comparison import (
     Verdict,
     closed,
     compare,
+    unlike,
 )
 from kdelta.verdict.windows import (
     Chosen,
@@ -473,13 +474,9 @@ def _layouts(phases: Sequence[Measure]) -> Layouts | None:
 
 def _window_warnings(phase: str, measured: Sequence[tuple[str, Measure]]) -> list[str]:
     found = []
-    if two := [
-        f"{label} {m.value:,} and {far.length:,}" for label, m in measured for far in m.rare
-    ]:
-        found.append(
-            f"{phase}: windows have two lengths, {', '.join(two)}: only some of them do a part of"
-            " the work"
-        )
+    if apart := [f"on {label} {unlike(far)}" for label, m in measured for far in m.rare]:
+        part = "only some of them do a part of the work"
+        found.append(f"{phase}: windows do not count alike, {'; '.join(apart)}: {part}")
     if all(m.program and m.windows == 1 for _, m in measured):
         first = "holds what is done only the first time; a loop around the marks has others"
         found.append(f"{phase}: its one window {first}")

@@ -16,7 +16,7 @@ from kdelta.ladder.ladders import Ladder, LadderStep, Rung, RunLadders
 from kdelta.metric import number
 from kdelta.sample import TOTAL
 from kdelta.table.columns import ABSENT, CROSSED, Column, Line, Span, Tone, crossed_by, paragraph
-from kdelta.verdict.comparison import Verdict
+from kdelta.verdict.comparison import Verdict, unlike
 from kdelta.verdict.windows import HIT_PERCENT, LocationKind
 
 COUNTED = True
@@ -259,27 +259,20 @@ def _most_changed(ladder: Ladder[Measure]) -> str:
 
 
 def two_lengths(ladder: Ladder[Measure], rung: Rung[Measure]) -> str:
-    """Both lengths of the windows of an undecided pair of kernels, and what to do; "" where they
-    have one, or the builds forbid a verdict, too.
+    """What the windows of an undecided pair of kernels count, and what to do; "" where all count
+    alike, where that forbids no verdict, or where the builds do, too.
     """
     judged = rung.comparison
     if not judged or judged.verdict is not Verdict.UNDECIDED or judged.crossing:
         return ""
-    phases = [
-        (one.label, phase)
-        for one in ladder.rungs
-        if one.label in (rung.previous, rung.label)
-        for phase in one.phases
-    ]
-    two = {rare.phase for _, phase in phases for rare in phase.rare}
-    sizes = [
-        f"{arm} {' and '.join(f'{n:,}' for n in (own.value, *(far.length for far in own.rare)))}"
-        + f" in {own.phase}" * (len(two) > 1)
-        for arm, own in phases
-        if own.phase in two
-    ]
+    if not (judged.rarely or 3 * (judged.spread or 0) > abs(judged.difference or 0)):
+        return ""
+    both = (one for one in ladder.rungs if one.label in (rung.previous, rung.label))
+    apart = [(one.label, far) for one in both for phase in one.phases for far in phase.rare]
+    several = len({far.phase for _, far in apart}) > 1
+    told = "; ".join(f"on {on} {unlike(one)}{f' in {one.phase}' * several}" for on, one in apart)
     mend = "let one window hold both, or mark two phases, KD_BEGIN(0) and KD_BEGIN(1)"
-    return f"windows have two lengths, {', '.join(sizes)} instructions; {mend}" if two else ""
+    return f"windows do not count alike, {told}, so it is open; {mend}" if apart else ""
 
 
 def findings(report: RunLadders[Measure]) -> Iterator[str]:

@@ -362,8 +362,8 @@ def _rarely_apart(
             if 100 * apart <= step_percent * other.value:
                 which, those = ("old", "new") if side is old else ("new", "old")
                 return (
-                    f"but {one.words} on the {which} kernel are as long as the common ones on the"
-                    f" {those} one: chance or time may decide which length is common"
+                    f"but windows of the {which} kernel do not count alike ({unlike(one)}), and"
+                    f" those of the {those} one as those few: chance or time may decide how many do"
                 )
     was, now = ({one.phase: one for one in side.rare} for side in (old, new))
     for phase in dict.fromkeys([*was, *now]):
@@ -377,12 +377,18 @@ def _rarely_apart(
         adds = verdict.is_step and (more > 0) == (new.value > old.value)
         if adds or _each_window_is(old, new, verdict, step_percent, phase):
             continue
-        said = [side.words if side else "none" for side in (before, after)]
         return (
-            f"but {phase} has windows of another length, {said[0]} on the old kernel and {said[1]}"
-            " on the new one: mark what only they do as a phase of its own"
+            f"but windows of {phase} do not count alike ({unlike(before)} on the old kernel,"
+            f" {unlike(after)} on the new one): mark what only some do as a phase of its own"
         )
     return ""
+
+
+def unlike(one: Rare | None) -> str:
+    """Which share of the windows counts what."""
+    if one is None:
+        return "none"
+    return f"{one.times} of {one.n} windows count about {one.length:,} and not {one.common:,}"
 
 
 def _each_window_is(
@@ -443,8 +449,8 @@ def _smaller_spread(old: CountReading, new: CountReading) -> str:
     if old.unit != "instructions":
         return ""
     mend = "more operations in a window make it smaller"
-    if old.rare or new.rare:
-        mend = "windows of several lengths: have one window hold one of each, or be phases"
+    if apart := (*old.rare, *new.rare):
+        mend = f"{unlike(apart[0])}: let one window hold one of each, or mark phases"
     return f" ({'; '.join(filter(None, (_moved_by(old, new), mend)))})"
 
 
