@@ -405,12 +405,15 @@ def _rung(
 ) -> Rung[M]:
     """Ratios are of each phase and of the sum; of times one is nothing without its interval."""
     names = [*(one.phase for one in arm.phases), TOTAL] if arm.total and method.explains else []
+    judged = None if arm is control else _comparison(arm, previous, control, method)
 
     def against(old: ArmEvidence[M] | None) -> list[float | None]:
         if old is None:
             return [None for _ in names]
         forbidden = tuple(dict.fromkeys(obstacles(method, old, arm))) if names else ()
-        return [method.compare((old, arm), name, forbidden).ratio for name in names]
+        known = {TOTAL: judged} if judged and old is previous and control is None else {}
+        every = (known.get(name) or method.compare((old, arm), name, forbidden) for name in names)
+        return [one.ratio for one in every]
 
     return Rung(
         **{field.name: getattr(arm, field.name) for field in fields(arm)},
@@ -418,7 +421,7 @@ def _rung(
         previous=previous.label if previous else None,
         passed="",
         ratios=tuple(map(Ratios, names, against(first), against(previous))),
-        comparison=None if arm is control else _comparison(arm, previous, control, method),
+        comparison=judged,
     )
 
 
