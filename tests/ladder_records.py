@@ -126,6 +126,11 @@ def arm(index: int, label: str, **identity: str) -> ArmRecord:
     return ArmRecord(index=index, label=label, kernel=replace(kernel, **identity))
 
 
+def counting(per_page: Mapping[str, float]) -> RunRecord:
+    """A run of a trial of each kernel: label -> instructions per page."""
+    return run({name: [result(Trial(per_page=value))] for name, value in per_page.items()})
+
+
 def run(
     arms: Mapping[str, Sequence[TrialResult | None]],
     *,

@@ -41,8 +41,7 @@ def files(*records: RunRecord, most_pairs: int = 130) -> dict[str, bytes]:
 
 
 def named(label: str) -> RunRecord:
-    old, new = (ladder_records.result(ladder_records.Trial(per_page=v)) for v in (300.0, 400.0))
-    return ladder_records.run({"6.16.12": [old], label: [new]})
+    return ladder_records.counting({"6.16.12": 300.0, label: 400.0})
 
 
 class Page(HTMLParser):
@@ -96,14 +95,18 @@ def test_each_view_is_there(ladder: dict[str, bytes]) -> None:
             assert json.loads(ladder[name.removesuffix(".html") + ".json"])["format"] == 3
     grid = Page(ladder["index.html"]).text
     assert "1 scenario over 9 kernels: " in grid
-    assert "The largest: mprotect:shared_dirty_full_toggle_64m, 92 % more instructions" in grid
+    functions = "prot_commit_flush_ptes +328.0 (new), change_protection -270.0 (vanished)"
+    assert (
+        "The largest change: mprotect:shared_dirty_full_toggle_64m, 92 % more instructions from"
+        f" 6.16.12 to 6.17.13, which is more work, by function {functions}, change_pte_range +238.1"
+    ) in grid
+    assert functions in Page(ladder["steps.html"]).text.replace("\xa0", " "), "as explain says"
 
 
 def test_a_step_of_a_phase_is_told_on_every_page_and_changes_are_counted_and_named() -> None:
     values = {"6.1.1": 110.0, "6.2.1": 110.5, "6.3.1": 220.0, "6.4.1": 230.0, "6.5.1": 240.0}
-    results = {n: [ladder_records.result(ladder_records.Trial(per_page=values[n]))] for n in values}
     record = ladder_records.with_kernels(
-        ladder_records.run(results),
+        ladder_records.counting(values),
         lambda arm: {"options": ("UBSAN_BOUNDS=y",) if arm.index > 1 else ("SMP=y",)},
     )
     pages = files(record)
@@ -118,9 +121,12 @@ def test_a_step_of_a_phase_is_told_on_every_page_and_changes_are_counted_and_nam
     assert f'<a href="{step}">' in steps
     assert f'<td class="REGRESSION"><a href="../{step}">protect 5 % more instr' in own
     assert (
-        "3 steps and 1 undecided change over 5 kernels; the largest: 99 % more instructions from"
-        " 6.2.1 to 6.3.1, undecided; protect 5 % more instructions from 6.1.1 to 6.2.1; 4.5 %"
-    ) in Page(own.encode()).text
+        f"The largest change: {SCENARIO}, 99 % more instructions from 6.2.1 to 6.3.1, undecided,"
+        " since the two were built with different options (-SMP, +UBSAN_BOUNDS), by function"
+        " entry_SYSCALL_64 +109.5 per page. The largest that is decided:"
+        f" {SCENARIO}, phase protect, 5 % more"
+    ) in (said := Page(own.encode()).text)
+    assert "5 kernels: 3 steps to more work, 0 to less, 1 change undecided." in said
     assert re.findall(r"<td>(10\.\d+)<td>100\.0", own) == ["10.00", "10.50"]
     assert '<a href="#6.1.1..6.2.1">1 of 1</a>' in pairs
     assert '"protect x"' in pairs
@@ -133,16 +139,27 @@ def test_a_narrow_page_leaves_out_what_did_not_change_or_was_not_run() -> None:
     _, other, both = index.split("<tr><th>")
     assert other.endswith('<td data-on="6.16.12">300.0<td>-')
     assert '<td data-on="6.16.12">300.0<td class="REGRESSION" data-on="6.17.13">' in both
-    assert "shared_<wbr>dirty_<wbr>full_<wbr>toggle_<wbr>64m, 33 %" in index
+    assert "shared_<wbr>dirty_<wbr>full_<wbr>toggle_<wbr>64m</a>" in index
     assert ".grid tr > td[data-on] { display: block;" in formats.asset("site.css")
+
+
+def test_a_change_that_chance_may_have_made_is_told_with_its_reason() -> None:
+    wide = [at * 400_000 for at in range(8)]
+    trials = (ladder_records.Trial(per_page=value, windows=wide) for value in (300.0, 320.0))
+    old, new = map(ladder_records.result, trials)
+    pages = files(ladder_records.run({"6.16.12": [old], "6.17.13": [new]}))
+    told = (
+        "5.4 % more instructions from 6.16.12 to 6.17.13, undecided, by function entry_SYSCALL_64"
+    )
+    assert f"{told} +20.0 per page: the spread over" in Page(pages["index.html"]).text
+    assert any(b'"big">Undecided:' in text for name, text in pages.items() if "step/" in name)
 
 
 @pytest.fixture(scope="module")
 def told_step(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """A lab whose run kept call paths and kinds of work; a function is called something hostile."""
     place = tmp_path_factory.mktemp("lab")
-    old, new = (ladder_records.result(ladder_records.Trial(per_page=v)) for v in (300.0, 400.0))
-    record = ladder_records.run({"6.16.12": [old], "6.17.13": [new]})
+    record = named("6.17.13")
     kept(record, place / record.run_id)
     for trial in record.trials:
         assert trial.result
@@ -176,6 +193,7 @@ def test_a_step_tells_in_words_by_paths_and_by_kinds(told_step: dict[str, bytes]
     assert not re.search(r"x1\.333|threshold", text)
     assert "its own code" in text
     assert "atomic instructions" in text
+    assert "by function main +100.0" in Page(told_step["index.html"]).text, "by call paths"
     markup = told_step[name].decode()
     assert markup.count('<svg class="flame"') == 2
     assert re.search(r'<rect class="u[123]" width="100%"', markup)
@@ -199,8 +217,7 @@ def bisection(run_id: str, *titles: str, ended: bool = True, bad: str = "v6.17")
 
 
 def test_a_step_names_the_commit_that_was_bisected() -> None:
-    old, new = (ladder_records.result(ladder_records.Trial(per_page=v)) for v in (300.0, 400.0))
-    commits = ladder_records.run({"c0": [old], "c1": [old], "c2": [new]})
+    commits = ladder_records.counting({"c0": 300.0, "c1": 300.0, "c2": 400.0})
     commits = replace(commits, run_id="bisect-1")
     lab = lab_of([ladder_records.ladder(1), commits], most_pairs=130, aside=["bisect-1"])
     assert "c1" not in lab.kernels
@@ -356,11 +373,10 @@ def test_the_command_replaces_its_own_folder_only(tmp_path: Path) -> None:
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "thesis.txt").write_text("x")
-    refused = CliRunner().invoke(command, [str(mine), "--runs", str(runs)])
-    assert isinstance(refused.exception, SpecError)
+    below_a_file = mine / "thesis.txt" / "site"
+    for place, why in ((mine, "holds something else"), (below_a_file, "cannot be written")):
+        refused = CliRunner().invoke(command, [str(place), "--runs", str(runs)])
+        assert isinstance(refused.exception, SpecError)
+        assert refused.exception.sentence().startswith(f"{place}: {why}")
     assert (mine / "thesis.txt").read_text() == "x"
-    below_a_file = str(mine / "thesis.txt" / "site")
-    refused = CliRunner().invoke(command, [below_a_file, "--runs", str(runs)])
-    assert isinstance(refused.exception, SpecError)
-    assert refused.exception.sentence().startswith(f"{below_a_file}: cannot be written")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "out", "runs"]

@@ -83,11 +83,8 @@ class Running:
     def __init__(
         self, address: str = "", newest: str = NEW, values: Sequence[float] = (300, 300, 400)
     ) -> None:
-        results = {
-            name: [ladder_records.result(ladder_records.Trial(per_page=value))]
-            for name, value in zip(("6.12.107", OLD, newest), values, strict=True)
-        }
-        lab = lab_of(named([ladder_records.run(results)]), most_pairs=130)
+        record = ladder_records.counting(dict(zip(("6.12.107", OLD, newest), values, strict=True)))
+        lab = lab_of(named([record]), most_pairs=130)
         page = Page(site.written(lab, address="")["compare.html"])
         self._engine = MiniRacer()
         page_of = PAGE.replace("HASH", json.dumps(address)).replace("BLOCK", json.dumps(page.block))

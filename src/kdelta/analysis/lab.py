@@ -39,7 +39,7 @@ from kdelta.ladder.evidence import (
     weighed,
     weighed_by_asked,
 )
-from kdelta.ladder.ladders import Ladder, Rung, baseline
+from kdelta.ladder.ladders import Ladder, Rung, baseline, ladders
 from kdelta.machine.axes import MachineSettings
 from kdelta.sample import TOTAL, ArmRecord, KernelIdentity
 from kdelta.verdict.comparison import Comparison, CountReading, Verdict
@@ -104,16 +104,12 @@ class SurveyStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """A whole run as a table.  changes: the largest first, each beyond the threshold.
-
-    crossed: such changes that another compiler or other options may have made.
-    """
+    """A whole run as a table.  changes: the largest first, each beyond the threshold."""
 
     report: Report[Measure]
     kernels: tuple[str, ...]
     rows: tuple[SurveyRow, ...]
     changes: tuple[SurveyStep, ...]
-    crossed: tuple[SurveyStep, ...] = ()
 
 
 def surveyed(record: RunRecord, *, step_percent: float | None = None) -> Survey:
@@ -122,7 +118,7 @@ def surveyed(record: RunRecord, *, step_percent: float | None = None) -> Survey:
     kernels = tuple(dict.fromkeys(rung.label for each in found.ladders for rung in each.rungs))
     parts = dict(points(record))
     every = [[*_steps(parts[each.point], each, found.step_percent)] for each in found.ladders]
-    changes, open_steps = _parted(chain.from_iterable(every))
+    changes, _ = _parted(chain.from_iterable(every))
     return Survey(
         report=found,
         kernels=kernels,
@@ -131,23 +127,21 @@ def surveyed(record: RunRecord, *, step_percent: float | None = None) -> Survey:
             for ladder, own in zip(found.ladders, every, strict=True)
         ),
         changes=changes,
-        crossed=open_steps,
     )
 
 
-def _is_crossed(step: SurveyStep) -> bool:
+def _is_open(step: SurveyStep) -> bool:
     return not step.explanation.comparison.verdict.is_step
 
 
 def _parted(steps: Iterable[S]) -> tuple[tuple[S, ...], tuple[S, ...]]:
-    """The steps, and the changes that something else may have made; the largest first."""
+    """The steps, and the changes that are undecided; the largest first."""
     ordered = sorted(steps, key=lambda one: -one.explanation.comparison.factor)
-    crossed = tuple(filter(_is_crossed, ordered))
-    return tuple(one for one in ordered if not _is_crossed(one)), crossed
+    return tuple(one for one in ordered if not _is_open(one)), tuple(filter(_is_open, ordered))
 
 
 def _steps(record: RunRecord, ladder: Ladder[Measure], step_percent: float) -> Iterator[SurveyStep]:
-    """Those of the sums, also crossed, and where the sum has none, those of the phases."""
+    """Those of the sums, also undecided, and where the sum has none, those of the phases."""
     explained = partial(explain, record, scenario=ladder.reference, step_percent=step_percent)
     rungs = {rung.label: rung for rung in ladder.rungs}
     for rung in ladder.rungs:
@@ -159,7 +153,10 @@ def _steps(record: RunRecord, ladder: Ladder[Measure], step_percent: float) -> I
             if _beyond(ratio, step_percent)
         )
         judged = rung.comparison
-        if rung.previous and judged and (judged.verdict.is_step or crossed(judged, step_percent)):
+        open_ = (
+            judged and judged.verdict is Verdict.UNDECIDED and _beyond(judged.ratio, step_percent)
+        )
+        if rung.previous and judged and (judged.verdict.is_step or open_):
             totals = rungs[rung.previous].total, rung.total
             was, now = (total.layouts if total else None for total in totals)
             yield SurveyStep(
@@ -168,17 +165,12 @@ def _steps(record: RunRecord, ladder: Ladder[Measure], step_percent: float) -> I
                 phases=moved,
                 hit=(was.hit, now.hit) if was and now else None,
             )
-            continue
+            if judged.verdict.is_step or judged.crossing:
+                continue
         for phase, _ in moved:
             found = explained(rung.previous or "", rung.label, phase=phase)
             if found.comparison.verdict.is_step:
                 yield SurveyStep(point=ladder.point, explanation=found)
-
-
-def crossed(judged: Comparison, step_percent: float) -> bool:
-    """True for a change that a compiler or options leave undecided."""
-    apart = judged.verdict is Verdict.UNDECIDED and bool(judged.crossing)
-    return apart and _beyond(judged.ratio, step_percent)
 
 
 def _beyond(ratio: float | None, step_percent: float) -> bool:
@@ -194,7 +186,7 @@ def _row(
     rungs = {rung.label: rung for rung in ladder.rungs}
     inexact = any(m.kind == "median" for rung in ladder.rungs for m in rung.phases)
     layouts = [rung.total.layouts for rung in ladder.rungs if rung.total]
-    decided = {(s.explanation.phase, s.explanation.new) for s in steps if not _is_crossed(s)}
+    decided = {(s.explanation.phase, s.explanation.new) for s in steps if not _is_open(s)}
 
     def of(phase: str) -> tuple[SurveyCell, ...]:
         known = {kernel for moved, kernel in decided if moved in (TOTAL, phase)}
@@ -326,10 +318,10 @@ def _ends(file: str) -> list[str]:
 
 
 def reference(name: str, kernel: KernelIdentity) -> str:
-    """What means a kernel in a command, of one that is called so."""
+    """What means a kernel in a command, of one that is called so; "" of a path of this machine."""
     if kernel.version:
         return f"deb:{kernel.version}" if name == kernel.version or " " in name else name
-    return kernel.reference
+    return "" if "/" in kernel.reference else kernel.reference
 
 
 def ordered(records: Iterable[RunRecord], names: Iterable[str]) -> tuple[str, ...]:
@@ -569,7 +561,7 @@ class LabStep(SurveyStep):
     """A step with the run that shows it.
 
     alone: that run has the newer kernel only, and another the older.  kernels: what means the two
-    in a command.
+    in a command, "" where nothing does elsewhere.
     """
 
     run_id: str
@@ -590,7 +582,7 @@ class FunctionHistory:
 class Lab:
     """All that the runs of a lab show together.  left_out: a sentence for each run that is not.
 
-    crossed: changes that another compiler or other options may have made.
+    left_open: changes that are undecided.
     """
 
     machine: str
@@ -598,7 +590,7 @@ class Lab:
     kernels: tuple[str, ...]
     scenarios: tuple[ScenarioHistory, ...]
     steps: tuple[LabStep, ...]
-    crossed: tuple[LabStep, ...]
+    left_open: tuple[LabStep, ...]
     pairs: tuple[Pair, ...]
     functions: tuple[FunctionHistory, ...]
     runs: tuple[tuple[str, str, str], ...]
@@ -619,7 +611,7 @@ def lab(records: Iterable[RunRecord], *, most_pairs: int, aside: Collection[str]
     names = {kernel for points in all_of.points.values() for kernel in points}
     kernels = ordered((one.found.record for one in used), names)
     all_of.climb(kernels)
-    steps, crossed_steps = _parted(all_of.steps.values())
+    steps, left_open = _parted(all_of.steps.values())
     points = all_of.points
     return Lab(
         machine=machine,
@@ -634,7 +626,7 @@ def lab(records: Iterable[RunRecord], *, most_pairs: int, aside: Collection[str]
             for name, own in sorted(points.items())
         ),
         steps=steps,
-        crossed=crossed_steps,
+        left_open=left_open,
         pairs=tuple(all_pairs(all_of.arms, kernels, most=most_pairs)),
         functions=tuple(_functions(steps, kernels, all_of.arms)),
         runs=tuple(
@@ -666,25 +658,26 @@ class _Gathered:
         for arm in record.arms:
             self.references.setdefault(arm.label, reference(arm.label, arm.kernel))
         lines = {line(arm.kernel) for arm in record.arms}
-        if only_steps or len(lines) > 1 or not is_ladder(record):
-            self._add_steps(surveyed(record), record)
-        if only_steps:
-            return
-        for ladder in own.found.ladders:
+        beside = only_steps or len(lines) > 1 or not is_ladder(record)
+        parts = dict(points(record))
+        for one, ladder in zip(own.evidence, own.found.ladders, strict=True):
+            if beside:
+                steps = _steps(parts[one.point], ladder, own.found.step_percent)
+                self._add_steps(steps, record, alone=False)
+            if only_steps:
+                continue
             name = f"{ladder.reference} {ladder.point}".strip()
             self.operations.setdefault(name, ladder.operation or "operation")
-            points = self.points.setdefault(name, {})
+            kernels = self.points.setdefault(name, {})
             for seen in _points(record, ladder):
-                known = points.get(seen.kernel)
+                known = kernels.get(seen.kernel)
                 if known is None or (known.value is None and seen.value is not None):
-                    points[seen.kernel] = seen
-        for one in own.evidence:
+                    kernels[seen.kernel] = seen
             arms = {arm.label: arm for arm in one.arms}
-            name = f"{one.workload}:{one.scenario} {one.point}".strip()
             self.arms.setdefault(name, []).append((record, arms))
 
-    def _add_steps(self, found: Survey, record: RunRecord, *, alone: bool = False) -> None:
-        for change in (*found.changes, *found.crossed):
+    def _add_steps(self, found: Iterable[SurveyStep], record: RunRecord, *, alone: bool) -> None:
+        for change in found:
             own, known = change.explanation, self.references
             step = LabStep(
                 **{each.name: getattr(change, each.name) for each in fields(change)},
@@ -698,19 +691,22 @@ class _Gathered:
     def climb(self, kernels: Sequence[str]) -> None:
         """Put each kernel beside its neighbour, with the steps between them."""
         for name, every in self.arms.items():
-            ladders = [row for row in every if is_ladder(row[0])]
-            for (other, old), (record, new) in _neighbours(ladders, kernels):
-                percent = record.study.thresholds.step_percent
-                comparison = compare_arms(CountMethod(step_percent=percent), old, new)
+            climbing = [row for row in every if is_ladder(row[0])]
+            for (other, old), (record, new) in _neighbours(climbing, kernels):
+                method = CountMethod(step_percent=record.study.thresholds.step_percent)
                 previous, kernel = old.label, new.label
                 point = self.points[name][kernel]
+                own = (point.run_id, point.previous) == (record.run_id, previous)
+                known = point.comparison if own and other is record else None
+                comparison = known or compare_arms(method, old, new)
                 self.points[name][kernel] = replace(point, previous=previous, comparison=comparison)
                 if comparison.verdict is not Verdict.SAME or comparison.within:
                     two = [*enumerate((old, new))]
                     arms = tuple(structs.replace(one.arm, index=at) for at, one in two)
                     trials = (structs.replace(t, arm=at) for at, one in two for t in one.trials)
                     run = structs.replace(record, arms=arms, trials=tuple(trials))
-                    steps = surveyed(run, step_percent=percent)
+                    (ladder,) = ladders(run, method)
+                    steps = _steps(run, ladder, method.step_percent)
                     self._add_steps(steps, record, alone=other is not record)
 
 

@@ -88,8 +88,15 @@
     head.append(link);
     const made = document.createElement("tr");
     const size = letter === "R" || letter === "I" ? change(ratio) : data.words[letter];
+    const why = cell("", "words");
+    if (note) for (const [at, part] of note.split(/(\S*--\S*)/).entries()) {
+      const told = document.createElement("span");
+      told.textContent = part;
+      if (at % 2) told.className = "whole";
+      why.append(told);
+    }
     made.append(head, cell(was[0], "n"), cell(now[0], "n"),
-      cell(ratio ? ratio.toFixed(3) : "", "n"), cell(size, classes[letter]), cell(note, "words"));
+      cell(ratio ? ratio.toFixed(3) : "", "n"), cell(size, classes[letter]), why);
     return made;
   };
 

@@ -11,7 +11,7 @@ import hashlib
 import re
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
 from typing import Any
@@ -37,8 +37,10 @@ from kdelta.procfs import series_number
 from kdelta.rendering import explain, sentences
 from kdelta.rendering.formats import asset, columnar, json_fields, packed, picked, template
 from kdelta.rendering.sentences import change, effort
+from kdelta.sample import TOTAL
+from kdelta.table.columns import crossed_by
 from kdelta.verdict.comparison import Comparison, Verdict
-from kdelta.workload import Workload
+from kdelta.workload import Workload, is_file
 
 Stretch = Sequence[HistoryPoint]
 _DIGITS = 9  # of a value: ratios of what is said have three decimals
@@ -54,8 +56,7 @@ _LETTERS = {
 _NUMBER = re.compile(r"(\d(?:[\d,.]*\d)?)")
 _ODD = re.compile(r"[^A-Za-z0-9.]+")
 _MOST_NAME = 60
-_BAR = 120.0
-_SAID = 3  # changes in a sentence, the largest
+_SAID = 3  # functions of a change that are named, the largest
 _FORMAT = 3  # of the JSON beside the pages
 _STYLE, _SCRIPT = "site.css", "site.js"
 _SCRIPTED = ("grid", "pairs", "steps", "functions")  # pages that are sorted or filtered
@@ -307,13 +308,15 @@ class _Site:
     ) -> None:
         self._lab, self._details, self._workloads = lab, details, workloads
         self._steps: dict[tuple[str, str, str], dict[str, LabStep]] = defaultdict(dict)
-        for one in (*lab.steps, *lab.crossed):
+        for one in (*lab.steps, *lab.left_open):
             own = one.explanation
             self._steps[one.name, own.old, own.new].setdefault(own.phase, one)
         self._functions = {one.name for one in lab.functions}
+        self._named: dict[str, str] = {}  # functions of a step, by its page
 
     def pages(self) -> Iterator[_Page]:
         lab = self._lab
+        yield from map(self._step, (*lab.steps, *lab.left_open))  # which name functions for others
         yield self._grid()
         yield self._all_steps()
         yield self._all_pairs()
@@ -325,8 +328,36 @@ class _Site:
         said = f"{plural(len(lab.runs), 'run')} of one machine, {left_out} left out."
         yield _page("runs.html", "runs", "Runs", lab.runs, said)
         yield from map(self._history, lab.scenarios)
-        yield from map(self._step, (*lab.steps, *lab.crossed))
         yield from map(self._function_page, lab.functions)
+
+    def _summary(self, changes: Iterable[LabStep], over: str) -> tuple[str, str]:
+        """The largest change; where that is undecided, also the largest that is not; how many.
+
+        With the verdict on the largest.
+        """
+        ordered = sorted(changes, key=lambda one: -one.explanation.comparison.factor)
+        verdicts = [one.explanation.comparison.verdict for one in ordered]
+        worse, better = map(verdicts.count, (Verdict.REGRESSION, Verdict.IMPROVEMENT))
+        left = len(ordered) - worse - better
+        told = [f"The largest change: {self._headline(one)}." for one in ordered[:1]]
+        if left < len(ordered) and not verdicts[0].is_step:
+            first = next(one for one in ordered if one.explanation.comparison.verdict.is_step)
+            told.append(f"The largest that is decided: {self._headline(first)}.")
+        told.append(f"{over}: {plural(worse, 'step')} to more work, {better} to less")
+        said = " ".join(told) + f", {plural(left, 'change')} undecided" * bool(left) + "."
+        return said, next(iter(verdicts), "")
+
+    def _headline(self, step: LabStep) -> str:
+        """Which scenario and kernels, how much, what is decided, and by which functions."""
+        own, judged = step.explanation, step.explanation.comparison
+        told, why = f"which is {effort(judged.verdict)}", ""
+        if not judged.verdict.is_step:
+            apart = f", since the two were built {crossed_by([judged])} ({judged.crossing})"
+            told = effort(judged.verdict) + apart * bool(judged.crossing)
+            why = "" if judged.crossing else f": {'; '.join(judged.reasons)}"
+        named = self._named[_step(step)]
+        functions = f", by function {named} per {own.operation}" * bool(named)
+        return f"{_said(step)}, {told}{functions}{why}"
 
     def _grid(self) -> _Page:
         lab = self._lab
@@ -334,18 +365,10 @@ class _Site:
             {"name": one.name, "href": _scenario(one.name), "cells": [*self._cells(one)]}
             for one in lab.scenarios
         ]
-        verdicts = [step.explanation.comparison.verdict for step in lab.steps]
-        worse, better = map(verdicts.count, (Verdict.REGRESSION, Verdict.IMPROVEMENT))
-        said = (
-            f"{plural(len(lab.scenarios), 'scenario')} over {plural(len(lab.kernels), 'kernel')}:"
-            f" {plural(worse, 'step')} to more work, {better} to less."
-        )
-        said += f" The largest: {_said(lab.steps[0])}." if lab.steps else ""
-        if lab.crossed:
-            many = plural(len(lab.crossed), "change")
-            said += f" Undecided, since a compiler or options may be the cause: {many}."
+        over = f"{plural(len(rows), 'scenario')} over {plural(len(lab.kernels), 'kernel')}"
+        said, verdict = self._summary((*lab.steps, *lab.left_open), over)
         data = {"kernels": lab.kernels, "scenarios": rows}
-        title, verdict = "Which path changed in which kernel", "REGRESSION" if worse else "SAME"
+        title = "Which path changed in which kernel"
         return _page("index.html", "grid", title, data, said, verdict=verdict, grid=rows)
 
     def _cells(self, history: ScenarioHistory) -> Iterator[dict[str, str]]:
@@ -372,32 +395,20 @@ class _Site:
         """
         if not point.comparison:
             return []
-        steps = self._steps.get((name, point.previous, point.kernel), {})
-        if whole := steps.get("total"):
-            return [("", point.comparison, _step(whole))]
-        phases = [(f"{of} ", one.explanation.comparison, _step(one)) for of, one in steps.items()]
-        return phases or [("", point.comparison, "")]
+        steps = dict(self._steps.get((name, point.previous, point.kernel), {}))
+        whole = steps.pop(TOTAL, None)
+        if steps and not point.comparison.verdict.is_step:
+            return [(f"{of} ", one.explanation.comparison, _step(one)) for of, one in steps.items()]
+        return [("", point.comparison, _step(whole) if whole else "")]
 
     def _history(self, history: ScenarioHistory) -> _Page:
-        longest = max((one.value or 0 for one in history.points), default=0) or 1
         rows = []
-        changes = []
+        changes: list[LabStep] = []
         for own in stretches(history):
             point = own[0]
             told = self._told(history.name, point)
-            ends = f"from {point.previous} to {point.kernel}"
-            changes += [(phase, judged, ends) for phase, judged, href in told if href]
-            last = f" to {own[-1].kernel}" if len(own) > 1 else ""
-            rows.append(
-                {
-                    "point": point,
-                    "names": f"{point.kernel}{last}",
-                    "value": _figure(point.value),
-                    "bar": round(_BAR * (point.value or 0) / longest),
-                    "told": told,
-                    "why": _why(own),
-                }
-            )
+            changes += self._steps.get((history.name, point.previous, point.kernel), {}).values()
+            rows.append({"own": own, "point": point, "told": told, "why": _why(own)})
         data = {
             "name": history.name,
             "operation": history.operation,
@@ -405,9 +416,9 @@ class _Site:
         }
         path = _scenario(history.name)
         phases = [name for name, _ in max((one.phases for one in history.points), key=len)]
-        said = _said_changes(changes, len(history.points))
+        said, verdict = self._summary(changes, plural(len(history.points), "kernel"))
         more = {"history": history, "rows": rows, "phases": phases, "figure": _figure}
-        return _page(path, "history", history.name, data, said, **more)
+        return _page(path, "history", history.name, data, said, verdict=verdict, **more)
 
     def _all_pairs(self) -> _Page:
         kernels, pairs = self._lab.kernels, self._lab.pairs
@@ -437,12 +448,11 @@ class _Site:
         data = []
         for step in self._lab.steps:
             own, page = step.explanation, _step(step)
-            names = ", ".join(row.function for row in own.rising or own.falling)
-            rows.append({"step": step, "href": page, "functions": names})
+            rows.append({"step": step, "href": page, "functions": self._named[page]})
             told = picked(own, ("old", "new", "phase", "ratio"), ratio=own.comparison.ratio)
             data.append({"scenario": step.name, **told, "page": page})
-        said = f"{plural(len(rows), 'step')}."
-        return _page("steps.html", "steps", "Steps", data, said, rows=rows)
+        said, verdict = self._summary(self._lab.steps, plural(len(self._lab.kernels), "kernel"))
+        return _page("steps.html", "steps", "Steps", data, said, verdict=verdict, rows=rows)
 
     def _step(self, step: LabStep) -> _Page:
         own = shortened(step.explanation, TOP)
@@ -451,8 +461,14 @@ class _Site:
             for name, _, delta, cells in explain.function_cells(own)
         ]
         detail = self._details(step)
+        self._named[_step(step)] = _functions(own, detail.calls)
         beside = _step_context(own, detail)
         data = _step_document(step, detail, beside)
+        said = sentences.first_of_counts(own, step.point, self._workloads)
+        judged = own.comparison
+        if not (judged.verdict.is_step or judged.crossing):
+            said = f"{effort(judged.verdict).capitalize()}: {said}"
+        both = zip(step.kernels, (own.old, own.new), strict=True)
         if found := detail.culprit:
             beside |= {"culprit": found, "bisected": f"../{_step(found.step)}"}
         return _page(
@@ -460,13 +476,16 @@ class _Site:
             "step",
             f"{step.name}: {own.old} to {own.new}",
             data,
-            sentences.first_of_counts(own, step.point, self._workloads),
-            verdict=own.comparison.verdict,
+            said,
+            verdict=judged.verdict,
             step=step,
             rows=rows,
             renamed=explain.renamed(own.functions),
-            asked=shlex.join(name.removeprefix("deb:") for name in step.kernels),
-            measured=shlex.join([step.name.split(" ")[0], "--kernels", ",".join(step.kernels)]),
+            asked=shlex.join(ref.removeprefix("deb:") or name for ref, name in both),
+            measured=shlex.join([step.name.split(" ")[0], "--kernels", ",".join(step.kernels)])
+            # Nobody else has a file of the user's own; of a program not even he.
+            if all(step.kernels) and not is_file(own.workload)
+            else "",
             **beside,
         )
 
@@ -504,30 +523,22 @@ class _Site:
         return f'<?xml version="1.0" encoding="utf-8"?>\n{tostring(root, encoding="unicode")}\n'
 
 
-def _said_changes(changes: Sequence[tuple[str, Comparison, str]], kernels: int) -> str:
-    """Of a scenario: how many steps and undecided changes, and the largest of them.
-
-    changes: the phase or "", the comparison, between which kernels.
-    """
-    ordered = sorted(changes, key=lambda one: -one[1].factor)
-    steps = sum(judged.verdict.is_step for _, judged, _ in changes)
-    said = plural(steps, "step")
-    if left := len(changes) - steps:
-        said += f" and {plural(left, 'undecided change')}"
-    largest = [
-        f"{phase}{change(judged.ratio, 'instructions')} {ends}"
-        + ", undecided" * (not judged.verdict.is_step)
-        for phase, judged, ends in ordered[:_SAID]
-    ]
-    said += f" over {plural(kernels, 'kernel')}" + "; the largest" * (len(changes) > _SAID)
-    return f"{': '.join(filter(None, (said, '; '.join(largest))))}."
-
-
 def _said(step: LabStep, mark: str = ",") -> str:
     own = step.explanation
     size = change(own.comparison.ratio, "instructions")
-    phase = f", {own.phase}" if own.phase != "total" else ""
+    phase = f", phase {own.phase}" * (own.phase != TOTAL)
     return f"{step.name}{phase}{mark} {size} from {own.old} to {own.new}"
+
+
+def _functions(own: Explanation, calls: CallExplanation | None) -> str:
+    """Those that a change is made of, as explain names them first: by call paths, where known."""
+    size = explain.Scale.of(own).signed
+    if calls and calls.difference:
+        rows = [(one.function, one.delta, "") for one in calls.difference.causes]
+    else:
+        rows = [(explain.called(one), one.delta, one.status or "") for one in own.leading]
+    every = (f"{name} {size(n)}{f' ({mark})' * bool(mark)}" for name, n, mark in rows[:_SAID])
+    return ", ".join(every)
 
 
 def _scenario(name: str) -> str:
@@ -617,19 +628,9 @@ def _step_context(found: Explanation, detail: StepDetail) -> dict[str, Any]:
     tree = explain.branches(difference.root, difference.causes) if difference else []
     return {
         "sentences": sentences.difference_sentences(found, difference, detail.work)[1:],
-        "kinds": [
-            {
-                "kind": explain.kind_named(row)
-                + (f", {row.group}" if row.group != explain.WORK else ""),
-                "old": scale.plain(row.old),
-                "new": scale.plain(row.new),
-                "change": scale.signed(row.delta),
-                "delta": row.delta,
-                "where": explain.mostly_in(row, scale),
-            }
-            for row in _kinds(detail)
-            if scale.signed(row.delta).strip("+-0.,")
-        ],
+        "kinds": [row for row in _kinds(detail) if scale.signed(row.delta).strip("+-0.,")],
+        "scale": scale,
+        "explain": explain,
         "causes": explain.told_causes(difference, scale),
         "branches_left_out": max(len(tree) - _BRANCHES, 0),
         "tree": [
@@ -637,7 +638,6 @@ def _step_context(found: Explanation, detail: StepDetail) -> dict[str, Any]:
             for row in tree[:_BRANCHES]
         ],
         "pictures": explain.flame_graphs(difference, scale, narrowest=_NARROWEST),
-        "row": explain.ROW,
     }
 
 
