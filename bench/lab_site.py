@@ -64,15 +64,25 @@ def widened(records: list[RunRecord], runs: Path, kernels: int) -> None:
                 replace(own.get(name, one), index=len(trials) + more, arm=index, round=0)
                 for more, (name, one) in enumerate(every.items())
             ]
+        study = replace(
+            records[0].study,
+            kernels=tuple(arm.kernel.reference for arm in arms),
+            scenarios=tuple(every),
+            plan=replace(records[0].study.plan, rounds=1),
+        )
         record = replace(
-            records[0], run_id=f"copies-{at}", arms=tuple(arms), trials=tuple(trials), rounds=1
+            records[0],
+            run_id=f"copies-{at}",
+            study=study,
+            arms=tuple(arms),
+            trials=tuple(trials),
+            rounds=1,
         )
         RunJournal.create(runs / record.run_id, record)
         for trial in trials:
             if trial.result:
-                kept = KeptResult(
-                    run=record.run_id, index=trial.index, attempts=1, result=trial.result
-                )
+                result = replace(trial.result, kernel=arms[trial.arm].kernel)
+                kept = KeptResult(run=record.run_id, index=trial.index, attempts=1, result=result)
                 keep(runs / record.run_id, kept)
 
 
