@@ -13,7 +13,7 @@ tables of nearly one length, and code that changed what it does seldom makes man
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from kdelta.ladder.calls import left_open
@@ -54,7 +54,7 @@ def other_data(old: TrialResult, new: TrialResult) -> dict[str, float]:
         name: {callee: theirs_of(name, own, callee) for callee in {*own[0], *own[1]}}
         for name, own in made_by.items()
     }
-    direct = [sum(own.values(), Counter()) for own in made]
+    direct = [_added(own.values()) for own in made]
     for _ in range(_PASSES):
         theirs: defaultdict[str, float] = defaultdict(float)
         for name in filter(part.get, part):
@@ -151,3 +151,11 @@ def weighed_by_data(
         )
     within = ", ".join(filter(None, (found.within, told))) if abs(more) > step else found.within
     return replace(found, within=within, reasons=("; ".join((*found.reasons, told)),))
+
+
+def _added(counters: Iterable[Counter[str]]) -> Counter[str]:
+    """Their sum, in place: sum() makes a new one for each."""
+    total = Counter[str]()
+    for one in counters:
+        total.update(one)
+    return total
