@@ -13,6 +13,7 @@ from click import Command
 from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
+from kdelta.analysis.claims import claim
 from kdelta.analysis.explanation import explain
 from kdelta.analysis.findings import report
 from kdelta.cli import explain as explain_cli
@@ -23,6 +24,7 @@ from kdelta.journal.run import RunRecord
 from kdelta.metric import number
 from kdelta.printable import printable
 from kdelta.rendering import explain as explain_page
+from kdelta.rendering import mail
 from kdelta.rendering import show as show_page
 from kdelta.rendering.bundle import write_run_files
 from kdelta.rendering.formats import written
@@ -121,6 +123,12 @@ def over_layouts(usual: int, dear: int) -> TrialResult:
     )  # fmt: skip
     named = functions("pair", sum(counts), {})
     return recounted(result(Trial(per_page=1)), phases=(phase,), functions=tuple(named))
+
+
+def test_a_mail_says_of_a_mean_over_layouts_that_it_is_one() -> None:
+    text = " ".join(mail.written(claim(layouts()), mail.Letter(workloads={})).split())
+    assert "exactly the count shown" not in text
+    assert "A count is the mean over layouts of the kernel's trees and lists: 6.18.15 " in text
 
 
 def wide() -> RunRecord:

@@ -48,7 +48,7 @@ def answered(record: RunRecord) -> str:
     ("record", "first", "later"),
     [
         (ladder_records.ladder(), "Yes: @ takes 788.0 instructions per page on 7.2.1, 369",
-         "The largest step is 6.16.12 -> 6.17.13, x1.916. By function it is prot_commit_flus"),
+         "The largest step is 6.16.12 -> 6.17.13, x1.916, longer. By function it is prot_"),
         (ladder_records.part_of("6.12.107", "6.16.12"), "No: @ takes 401.7 instr", "within 1 %."),
         (run_of(BACK), "No: @ takes 403.0 instructions per page on 6.18.15, 400.0 on 6.16.12: x1.0",
          "Decided steps: 6.16.12 -> 6.17.13 x2.000, 6.17.13 -> 6.18.15 x0.504."),
@@ -80,8 +80,8 @@ def test_a_larger_change_that_is_undecided_comes_before_the_step() -> None:
         " were built with different options: mprotect("
     )
     answer, _, below = text.partition("kernel total")
-    assert "The largest step is 6.16.12 -> 6.17.13, x1.050. By function" in answer
-    assert "The largest change is 6.12.107 -> 6.16.12, x2.000, undecided. By function" in answer
+    assert "The largest step is 6.16.12 -> 6.17.13, x1.050, longer. By function" in answer
+    assert "The largest change is 6.12.107 -> 6.16.12, x2.000, longer, undecided. By" in answer
     assert "Decided steps" not in answer
     assert "Undecided in 6.16.12: up by 100 %, threshold 1 %; but the" in below
     assert "*: the two were built with different options" in below
@@ -144,7 +144,7 @@ def test_the_change_is_told_by_call_paths_where_they_are_known() -> None:
     sides = [[[PathNode(-1, "walk", 1, n)]] for n in (own.old_value or 0, own.new_value or 0)]
     ends = {(own.old, own.new): explained(own, *sides)}
     told = " ".join(plain(why.lines(found, known, "", ends)).split())
-    assert "The largest step is 6.16.12 -> 6.17.13, x1.916. Largest cause: +" in told
+    assert "The largest step is 6.16.12 -> 6.17.13, x1.916, longer. Largest cause: +" in told
     assert "walk: its own code, called" in told
     assert "By function" not in told
     assert any("walk: its own" in one for one in why.fields(found, known, ends)["sentences"])

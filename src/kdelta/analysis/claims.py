@@ -92,11 +92,17 @@ class Claim:
         return Tag.REGRESSION if proven else Tag.RFC
 
 
-def claim(record: RunRecord, beside: RunRecord | None = None, *, scenario: str = "") -> Claim:
+def claim(
+    record: RunRecord,
+    beside: RunRecord | None = None,
+    *,
+    scenario: str = "",
+    pair: tuple[str, str] | None = None,
+) -> Claim:
     """What a run proves, with a run of the other instrument as its support.
 
-    scenario: "workload:scenario", the only one to be told.  Raises SpecError when the two runs do
-    not fit.
+    scenario: "workload:scenario", the only one to be told.  pair: the kernels of the step to begin
+    with.  Raises SpecError when the two runs do not fit, and for a pair that has no step.
     """
     if beside is not None:
         runs = {run.instrument: run for run in (record, beside)}
@@ -109,7 +115,12 @@ def claim(record: RunRecord, beside: RunRecord | None = None, *, scenario: str =
         record, beside = runs[Instrument.TIME], runs[Instrument.EXACT]
     found = report(record)
     found = _narrowed(found, scenario) if scenario else found
-    every = (Headline(ladder=each, step=step) for each in found.ladders for step in each.steps)
+    every = [Headline(ladder=each, step=step) for each in found.ladders for step in each.steps]
+    if pair:
+        every = [one for one in every if all(map(_is_called, one.rungs, pair))]
+        if not every:
+            cause = f"no step from {pair[0]} to {pair[1]} is decided"
+            raise SpecError(cause, place=f"run {record.run_id}", action="see: kdelta show")
     headline = max(every, key=lambda each: (each.worse, each.step.size), default=None)
     exact = beside or (record if record.instrument.traits.repeats else None)
     support, missing = _support(headline, beside)
@@ -136,6 +147,12 @@ def claim(record: RunRecord, beside: RunRecord | None = None, *, scenario: str =
         ),
         missing=missing,
     )
+
+
+def _is_called(rung: Rung[Any], name: str) -> bool:
+    kernel = rung.kernel
+    known = (rung.label, kernel.version, kernel.release, kernel.reference)
+    return name in known or rung.label.startswith(f"{name}.")
 
 
 def _narrowed(found: Report[Any], scenario: str) -> Report[Any]:

@@ -33,6 +33,7 @@ from kdelta.rendering import sentences
 from kdelta.rendering import site as pages
 from kdelta.source import maintainers
 from kdelta.transplant import objects
+from kdelta.verdict.comparison import LEAST_SEEDS
 from kdelta.workload import file_of, is_file, loadable
 
 _COMMIT = re.compile(r'[0-9a-f]{12,40} \("[^"]{1,200}"\)')
@@ -42,6 +43,8 @@ _NAMED = 4  # functions that recipients are looked for by
 
 @click.command()
 @options.run_argument
+@click.argument("old", type=options.RUN_KERNEL, required=False)
+@click.argument("new", type=options.RUN_KERNEL, required=False)
 @click.option("--mail", is_flag=True, expose_value=False, help="A mail in plain text: the default.")
 @options.other_run(
     "--beside",
@@ -64,6 +67,8 @@ _NAMED = 4  # functions that recipients are looked for by
 def report(
     run: str,
     runs: Path,
+    old: str | None,
+    new: str | None,
     beside: str | None,
     scenario: str,
     introduced: str,
@@ -72,12 +77,15 @@ def report(
 ) -> None:
     """Write what RUN proves as a mail for a person to send; kdelta never sends anything.
 
-    RUN is the identifier of a run, a unique beginning of it, "latest", or a run folder.
+    RUN is the identifier of a run, a unique beginning of it, "latest", or a run folder. The mail is
+    of its largest step that got worse, or of the one from OLD to NEW.
     """
+    if old and not new:
+        raise SpecError(f"{old} is one kernel, a step has two", action="name the other, too")
     other = one_record(runs, beside) if beside else None
     record = one_record(runs, run)
     (carried,), sent = lab.without_folders([record])
-    found = claim(carried, other, scenario=scenario)
+    found = claim(carried, other, scenario=scenario, pair=(old, new) if old and new else None)
     if not found.report.ladders:
         raise SpecError("it has no trials", place=record.run_id, action="measure it: kdelta run")
     known = loadable(trial.workload for trial in record.trials)
@@ -87,6 +95,10 @@ def report(
     newest = not_counted(found.ladder) if found.headline and not found.timed else ""
     letter = mails.Letter(workloads=workloads, program=program, newest=newest)
     explained = found.explanation
+    if explained and not found.timed:
+        with contextlib.suppress(SpecError):
+            kept = Recorded(RUNS.find(runs, run), carried, explained, found.ladder.point or None)
+            letter = replace(letter, paths=kept.paths(explained))
     rows = (*explained.rising, *explained.falling) if explained else ()
     functions = [row.function for row in rows if row.function.isidentifier()][:_NAMED]
     if tree:
@@ -122,15 +134,19 @@ def _readiness(found: Claim, letter: mails.Letter) -> Iterator[str]:
     lacks = ["one trial of a kernel is no repetition"] * single
     lacks += [f"{letter.newest} is not counted"] * bool(letter.newest)
     lacks += ["no scenario of a known suite stands beside the loop"] * alone
-    first, *words = mails.again(found, letter, *filter(None, [letter.newest]))
-    command = [first, *["SCENARIO"] * alone, *["--rounds 2"] * single, *words]
-    count = f"; `{' '.join(command)}`, and then `kdelta report latest`"
-    yield f"Not ready: {'; '.join(lacks)}{count}" if lacks else "Ready"
+    more = filter(None, [letter.newest])
+    first, *words = mails.again(found, letter, *more, rounds=LEAST_SEEDS * single)
+    command = " ".join([first, *["SCENARIO"] * alone, *words])
+    step = f" {found.headline.step.old} {found.headline.step.new}" if found.headline else ""
+    if lacks:
+        yield f"Not ready: {'; '.join(lacks)}; `{command}`, and then `kdelta report latest{step}`"
     to_send = [] if letter.to else ["recipients (--tree ~/linux)"]
     if not letter.program:
         to_send.append(f"its attachment: `{' '.join(mails.exporting(found.ladder))}`")
     if to_send:
-        yield f"To send it add {' and '.join(to_send)}"
+        yield f"{'To send it add' if lacks else 'Ready but for'} {' and '.join(to_send)}"
+    elif not lacks:
+        yield "Ready"
 
 
 def not_counted(ladder: Ladder[Any]) -> str:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shlex
 import tempfile
@@ -14,7 +15,7 @@ from pathlib import Path
 import click
 
 from kdelta import workload
-from kdelta.analysis import claims, explanation
+from kdelta.analysis import claims
 from kdelta.analysis.calls import CallExplanation
 from kdelta.analysis.explanation import Explanation
 from kdelta.bisect import history
@@ -79,8 +80,9 @@ def why(
     found, journal = _decided(study, runs, means)
     known = workload.loadable([named.rpartition(":")[0]])
     newest = not_counted(found.report.ladders[0])
+    found, journal = _netted(found, journal, runs, means)
     changes = page.changes(found)
-    paths = _paths(changes, journal, means)
+    paths = _paths(found, changes, journal)
     if not as_json:
         again = shlex.join(["kdelta", "why", what, old, newest])
         newer = f"{newest}, the newest kernel of the archive, was not counted: `{again}`."
@@ -96,10 +98,6 @@ def why(
     else:
         arms = [journal.plan.arms[at].label for at in (0, -1)]
         words = shlex.join(["kdelta", "explain", journal.folder.name, *arms])
-        if paths:
-            ends = ",".join(_ends(changes, journal))
-            again = shlex.join(["kdelta", "run", named, "--kernels", ends])
-            words += f"`, by call path `{again} --probe {CALLS}"
         say(f"\nMore: `{words}`; all of it: {journal.folder}")
 
 
@@ -142,38 +140,30 @@ def _counted(study: spec.Study, runs: Path, means: Means) -> tuple[claims.Claim,
     return claims.claim(answered(journal)), journal
 
 
-def _ends(changes: Sequence[Explanation], journal: RunJournal) -> list[str]:
-    """The kernels on both sides of changes, as the study calls them, in its order."""
-    ends = {label for one in changes for label in (one.old, one.new)}
-    named = zip(journal.plan.arms, journal.study.kernels, strict=False)
-    return [reference for arm, reference in named if arm.label in ends]
+def _netted(
+    found: claims.Claim, journal: RunJournal, runs: Path, means: Means
+) -> tuple[claims.Claim, RunJournal]:
+    """With call paths, where functions alone leave open what is code that moved."""
+    if not any(map(sentences.may_have_moved, page.changes(found))):
+        return found, journal
+    say("code may have moved between functions: call paths are counted, too", err=True)
+    try:
+        return _counted(spec.with_settings(journal.study, probes=[CALLS]), runs, means)
+    except KdeltaError as error:  # what is known is printed, whatever ends this
+        say(f"no call paths: {error}", err=True)
+        return found, journal
 
 
 def _paths(
-    changes: Sequence[Explanation], journal: RunJournal, means: Means
+    found: claims.Claim, changes: Sequence[Explanation], journal: RunJournal
 ) -> dict[page.Ends, CallExplanation]:
-    """Changes by call paths, counted once more, where functions alone leave them open."""
-    moved = [one for one in changes if sentences.may_have_moved(one)]
-    if not moved:
-        return {}
-    say("code may have moved between functions: call paths are counted, too", err=True)
-    kernels = _ends(moved, journal)
-    try:
-        with tempfile.TemporaryDirectory(prefix="kdelta-why-") as scratch:  # no run of the user's
-            study = spec.with_settings(journal.study, kernels=kernels, rounds=1, probes=[CALLS])
-            again = started(study, Path(scratch), means)
-            record = answered(again)
-            found = {}
-            for one in moved:
-                whole = explanation.explain(record, one.old, one.new)
-                paths = Recorded(again.folder, record, whole, None).paths(whole)
-                found[one.old, one.new] = paths
-            return found
-    except KdeltaError as error:  # what is known is printed, whatever ends this
-        say(f"no call paths: {error}", err=True)
-        return {}
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt("counts are kept: give the command again") from None
+    """Changes by call paths, of a run that has them."""
+    paths = {}
+    for one in changes if found.exact else ():
+        with contextlib.suppress(SpecError):
+            recorded = Recorded(journal.folder, journal.record(), one, None)
+            paths[one.old, one.new] = recorded.paths(one)
+    return paths
 
 
 def _name_commit(

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kdelta.analysis.audit import FactCheck
+from kdelta.analysis.calls import CallExplanation
 from kdelta.analysis.claims import Claim, Tag
 from kdelta.analysis.explanation import shortened as shortened_to
 from kdelta.errors import SpecError
@@ -46,6 +47,7 @@ from kdelta.verdict.comparison import Verdict
 from kdelta.workload import Workload, is_file
 
 COLUMNS = 72
+_KERNELS = 54  # characters of references that a command has in one line
 _OPEN = (Verdict.UNDECIDED, Verdict.INVALID)
 _FUNCTIONS = 8  # of the mechanism
 _SMALL = 0.005  # share of the difference below which a function is one of the others
@@ -202,7 +204,7 @@ class Letter:
     workloads: by name, those that are known here.  introduced: the commit, where it is known, as
     `Fixes:` writes it.  file: of the kernel's source, that the first function is in.  to, cc:
     addresses.  newest: a series that the archive has and nobody counted.  program: what
-    `kdelta run --` counted, with its arguments.
+    `kdelta run --` counted, with its arguments.  paths: the change by call paths, if known.
     """
 
     workloads: Mapping[str, Workload]
@@ -212,6 +214,7 @@ class Letter:
     cc: Sequence[str] = ()
     newest: str = ""
     program: str = ""
+    paths: CallExplanation | None = None
 
 
 def written(found: Claim, letter: Letter) -> str:
@@ -289,8 +292,9 @@ def _first(found: Claim, letter: Letter) -> Iterator[str]:
         )
         return
     most = "" if found.timed else sentences.by_function(found.explanation)
+    most = sentences.by_path(letter.paths) if letter.paths else most
     first = sentences.first_sentence(found, head, letter.workloads)
-    now = "" if found.timed else sentences.newest(head)
+    now = "" if found.timed else f"{sentences.newest(head)}{sentences.in_all(head)}"
     later = f"{letter.newest} exists and was not counted." * bool(letter.newest)
     yield from wrapped(" ".join(filter(None, (first, most, now, later))))
     if found.timed:
@@ -446,8 +450,13 @@ def _spread(found: Claim, ladder: Ladder[Any]) -> str:
     else:
         share = min(total.share for total in totals)
         part = f"{'At least' if share >= LOW_SHARE else 'Only'} {100 * share:.0f} %"
-        text += f" {'All' if share == 1 else part} of the windows of a"
-        text += " phase have exactly the count shown."
+        known = [(rung.label, rung.total) for rung in ladder.rungs if rung.total]
+        if all(total.layouts for _, total in known):
+            told = ", ".join(f"{label} {counts.layout_range(total)}" for label, total in known)
+            text += f" A count is the mean over layouts of the kernel's trees and lists: {told}."
+        else:
+            text += f" {'All' if share == 1 else part} of the windows of a"
+            text += " phase have exactly the count shown."
     judged = [rung.comparison for rung in ladder.rungs if rung.comparison]
     if crossed := {one.crossing for one in judged} - {""}:
         text += (
@@ -465,8 +474,10 @@ def _reproducer(found: Claim, letter: Letter) -> Iterator[str]:
     else:
         yield from _one_file(found, letter, ladder)
     if head and not found.timed:
-        yield "The counts again:"
-        yield from shell_lines(COLUMNS, *again(found, letter))
+        words = again(found, letter)
+        whole = all(_reference(rung) in " ".join(words) for rung in ladder.rungs)
+        yield "The counts again:" if whole else "The counts of the two kernels again:"
+        yield from shell_lines(COLUMNS, *words)
         if head.worse and not letter.introduced and (tags := sentences.releases(found)):
             ends = f"--tree ~/linux --good {shlex.quote(tags[0])} --bad {shlex.quote(tags[1])}"
             scenario = shlex.quote(ladder.reference)
@@ -476,18 +487,28 @@ def _reproducer(found: Claim, letter: Letter) -> Iterator[str]:
             )
 
 
-def again(found: Claim, letter: Letter, *more: str) -> list[str]:
-    """The words of the command that counts both kernels of a change, or all, and more of them."""
-    rungs = (found.headline or found.ladder).rungs
-    named = (
-        f"deb:{rung.kernel.version}" if rung.kernel.version else rung.kernel.reference
-        for rung in rungs
-    )
-    kernels = ",".join(dict.fromkeys((*named, *more)))
+def again(found: Claim, letter: Letter, *more: str, rounds: int = 0) -> list[str]:
+    """The words of the command that counts what the mail shows, or where no line takes that its
+    change; more: kernels beside.  rounds: at least so many.
+    """
+    every = [rung for rung in found.ladder.rungs if not rung.arm.control]
+    change = found.headline.rungs if found.headline else every
+    whole, least = (",".join(dict.fromkeys((*map(_reference, r), *more))) for r in (every, change))
+    kernels = whole if len(whole) < _KERNELS else least
+    rounds = max(rounds, found.report.record.rounds)
     words = [f"--kernels {shlex.quote(kernels)}", *_axes(found)]
+    words += [f"--rounds {rounds}"] * (rounds > 1)
     if letter.program:
         return ["kdelta run", *words, f"-- {letter.program}"]
     return [f"kdelta run {shlex.quote(found.ladder.reference)}", *words]
+
+
+def _reference(rung: Rung[Any]) -> str:
+    """What names a kernel again: its upstream version, where the package is of that alone."""
+    version = rung.kernel.version
+    if version.startswith(f"{rung.label}-"):
+        return rung.label
+    return f"deb:{version}" if version else rung.kernel.reference
 
 
 def _axes(found: Claim) -> list[str]:

@@ -439,6 +439,16 @@ def newest(head: Headline) -> str:
     return f"{last.label}, the newest here, has it {still}: {value} per {step.operation}."
 
 
+def in_all(head: Headline) -> str:
+    """What a ladder of more kernels comes to, where all between are decided."""
+    known = [(rung.label, rung.total.per_operation) for rung in head.ladder.rungs if rung.total]
+    judged = (rung.comparison for rung in head.ladder.rungs if rung.total and rung.comparison)
+    if len(known) <= 2 or {one.verdict for one in judged} & {Verdict.UNDECIDED, Verdict.INVALID}:
+        return ""
+    (first, was), (last, now) = known[0], known[-1]
+    return f" From {first} to {last} it is {counts.times(now / was)} in all."
+
+
 def noun(found: Claim) -> str:
     """What there is more or less of."""
     return "time" if found.timed else "instructions"

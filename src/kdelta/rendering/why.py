@@ -153,9 +153,11 @@ def _answer(found: Claim, both: Explanation | None, workloads: Mapping[str, Work
         way = "Longer" if step.comparison.verdict is Verdict.REGRESSION else "Shorter"
         decided = f"{way} from {step.old} to {step.new}, {counts.times(step.comparison.ratio)}"
         answer = f"{decided}; from {both.old} to {both.new} {answer.lower()}"
+    done = sentences.subject(ladder, ladder.point, workloads)
+    done = done[:1].lower() + done[1:] if done[1:2].islower() else done
     return (
         f"{answer}{f', since the two were built {how}' * bool(how)}:"
-        f" {sentences.subject(ladder, ladder.point, workloads)} takes {now} instructions per"
+        f" {done} takes {now} instructions per"
         f" {both.operation} on {both.new}, {was} on {both.old}: {size}{within}."
     )
 
@@ -167,7 +169,9 @@ def _beside(found: Claim, paths: Mapping[Ends, CallExplanation]) -> Iterator[str
     several, decided = len(steps) > _PAIR, [*filter(None, steps)]
     for one in changes(found):
         open_ = one.comparison.verdict in _OPEN
-        size = counts.times(one.comparison.ratio, percent) + ", undecided" * open_
+        longer = (one.delta or 0) > 0
+        size = f"{counts.times(one.comparison.ratio, percent)}, {'longer' if longer else 'shorter'}"
+        size += ", undecided" * open_
         head = f"The largest {'change' if open_ else 'step'} is {one.old} -> {one.new}, {size}. "
         why = sentences.by_path(paths[ends]) if (ends := (one.old, one.new)) in paths else ""
         yield head * several + (why or sentences.by_function(one))

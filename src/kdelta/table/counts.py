@@ -77,12 +77,15 @@ def _repeats(totals: Sequence[Measure | None]) -> list[Column]:
     if any(total and total.layouts for total in totals):
         known = [total.layouts if total else None for total in totals]
         hit = (f"{one.hit}/{len(one.counts)}" if one else ABSENT for one in known)
-        return [Column("hit", hit, right=True), Column("range", map(_range, totals), right=True)]
+        return [
+            Column("hit", hit, right=True),
+            Column("range", map(layout_range, totals), right=True),
+        ]
     modes = (f"{total.share:.0%}" if total else ABSENT for total in totals)
     return [Column("mode", modes, right=True)]
 
 
-def _range(total: Measure | None) -> str:
+def layout_range(total: Measure | None) -> str:
     """Per operation, in the cheapest and in the dearest layout."""
     if total is None or total.layouts is None:
         return ABSENT
