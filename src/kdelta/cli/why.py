@@ -11,6 +11,7 @@ import threading
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -80,7 +81,6 @@ def why(
     found, journal = _decided(study, runs, means)
     known = workload.loadable([named.rpartition(":")[0]])
     newest = not_counted(found.report.ladders[0])
-    found, journal = _netted(found, journal, runs, means)
     changes = page.changes(found)
     paths = _paths(found, changes, journal)
     if not as_json:
@@ -124,34 +124,38 @@ def _one(what: str, old: str, new: str) -> str:
 
 
 def _decided(study: spec.Study, runs: Path, means: Means) -> tuple[claims.Claim, RunJournal]:
-    """With more seeds where one leaves open whether a step is chance."""
+    """With more seeds where one leaves open whether a step is chance, and with call paths where
+    functions alone leave open what is code that moved.
+    """
     found, journal = _counted(study, runs, means)
+    while more := _left_open(found, study):
+        say(f"{' and '.join(why for why, _ in more)}: counted again", err=True)
+        study = spec.with_settings(study, **dict(setting for _, setting in more))
+        try:
+            found, journal = _counted(study, runs, means)
+        except KdeltaError as error:  # what is known is printed, whatever ends this
+            say(f"it stays open: {error}", err=True)
+            break
+    return found, journal
+
+
+def _left_open(found: claims.Claim, study: spec.Study) -> list[tuple[str, tuple[str, Any]]]:
+    """What a count leaves open, and the setting that tells."""
     left = [rung.comparison for rung in page.left_open(found.report.ladders[0])]
     left += [whole.comparison] if (whole := page.whole(found)) else []
-    may_be_chance = any(c and c.verdict is Verdict.UNDECIDED and not c.crossing for c in left)
-    if study.plan.rounds < LEAST_SEEDS and may_be_chance:
-        say("a step may be chance: two more seeds are counted", err=True)
-        return _counted(spec.with_settings(study, rounds=LEAST_SEEDS), runs, means)
-    return found, journal
+    chance = any(c and c.verdict is Verdict.UNDECIDED and not c.crossing for c in left)
+    moved = any(map(sentences.may_have_moved, page.changes(found)))
+    more: list[tuple[str, tuple[str, Any]]] = []
+    if study.plan.rounds < LEAST_SEEDS and chance:
+        more.append(("a step may be chance", ("rounds", LEAST_SEEDS)))
+    if CALLS not in study.plan.probes and moved:
+        more.append(("code may have moved between functions", ("probes", [CALLS])))
+    return more
 
 
 def _counted(study: spec.Study, runs: Path, means: Means) -> tuple[claims.Claim, RunJournal]:
     journal = started(study, runs, means)
     return claims.claim(answered(journal)), journal
-
-
-def _netted(
-    found: claims.Claim, journal: RunJournal, runs: Path, means: Means
-) -> tuple[claims.Claim, RunJournal]:
-    """With call paths, where functions alone leave open what is code that moved."""
-    if not any(map(sentences.may_have_moved, page.changes(found))):
-        return found, journal
-    say("code may have moved between functions: call paths are counted, too", err=True)
-    try:
-        return _counted(spec.with_settings(journal.study, probes=[CALLS]), runs, means)
-    except KdeltaError as error:  # what is known is printed, whatever ends this
-        say(f"no call paths: {error}", err=True)
-        return found, journal
 
 
 def _paths(
