@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from kdelta.analysis.claims import claim
 from kdelta.analysis.explanation import explain
 from kdelta.analysis.findings import report
 from kdelta.analysis.lab import surveyed
@@ -18,7 +19,7 @@ from kdelta.kernels.kernel import Kernel
 from kdelta.ladder.evidence import differences
 from kdelta.procfs import compiler_family, compiler_short
 from kdelta.rendering import explain as explain_view
-from kdelta.rendering import show
+from kdelta.rendering import mail, show
 from kdelta.rendering.formats import written
 from kdelta.sample import KernelIdentity
 from kdelta.table.columns import plain
@@ -147,6 +148,9 @@ def test_what_else_differs_in_the_builds_is_listed_beside_the_comparison() -> No
     assert line in plain(show.show(report(record)))
     assert line in plain(explain_view.show(explain(record, "6.16.12", "6.17.13"), ()))
     assert line in plain(show.show_survey(surveyed(record)))
+    undecided = with_kernels(record, lambda arm: {"options": ("SMP=y", *["ZSWAP=y"] * arm.index)})
+    text = " ".join(mail.written(claim(undecided), mail.Letter(workloads={})).split())
+    assert "What is no commit: builds differ, 6.16.12 -> 6.17.13: +ZSWAP." in text
 
 
 def test_nothing_is_said_of_a_configuration_that_is_not_known() -> None:

@@ -33,6 +33,7 @@ from kdelta.table import counts
 from kdelta.table.columns import (
     ABSENT,
     Column,
+    builds_apart,
     crossed_by,
     filled,
     plain,
@@ -139,12 +140,8 @@ def _mechanism(found: Claim) -> Iterator[str]:
     columns = zip(heads, zip(*rows, strict=True), strict=True)
     yield ""
     yield from indented([Column(h, own, right=h in heads[1:4]) for h, own in columns])
-    apart = found.headline.step.comparison.differences if found.headline else ()
-    differ = f"The two builds also differ in what is no commit: {', '.join(apart)}."
-    same = renamed(shown.functions)
-    for text in (*option_sentences(explained), same, differ if apart else ""):
-        if text:
-            yield from ("", *wrapped(text, "  "))
+    for text in filter(None, (*option_sentences(explained), renamed(shown.functions))):
+        yield from ("", *wrapped(text, "  "))
 
 
 def _not_claimed(found: Claim) -> Iterator[str]:
@@ -183,6 +180,10 @@ def _identities(found: Claim) -> Iterator[str]:
         Column("image sha256", (digests.get(rung.label) or ABSENT for rung in rungs)),
     ]
     yield from indented(columns)
+    for rung in rungs:
+        if rung.comparison and rung.comparison.differences:
+            text = builds_apart(rung.previous or ABSENT, rung.label, rung.comparison)
+            yield from ("", *wrapped(f"What is no commit: {text}.", "  "))
 
 
 def wrapped(text: str, indent: str = "", later: str | None = None) -> Iterator[str]:
