@@ -2,7 +2,6 @@
 """A run of many scenarios as a table; many runs as one lab: its kernels in order, their steps, any
 two of them, a function's history.
 
-Of a lab only counts, and only those of one kind of machine: others are left out, and said to be.
 A run calls a kernel by its upstream version, which is enough in it.  Of several runs two packages
 may be called the same, or one kernel differently, so kernels are named anew.  Of any two kernels
 those of one run are compared where one has both, else the newest of each.  A lab of many point

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """One study measured on several machines, as one finding: the machine is a block.
 
-Kernels are compared within a machine only.  Counts have to be equal on all, or what was recorded
-says why not; of times each machine has its verdict, and the finding is what all of them say.
+docs/bundle.md has the rules.
 """
 
 from __future__ import annotations

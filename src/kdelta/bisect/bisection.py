@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Bisection: measures the points that `search` asks for, until the change is found.
 
-Releases lie in one row.  Commits lie in several: the first parents from the bad end back to the
-good one are a row, and of a merge that is the first bad one of it what it brought is the next row.
+Releases lie in one row, commits in several (docs/bisect.md).
 Every step is in the journal before the next one begins.
 """
 

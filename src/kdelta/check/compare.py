@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Counts scenarios in their page sizes, and compares two kernels: their code, and one scenario.
-
-`path_row` compares kernels that were built alike, as those of one series are.  `between` compares
-any two.
-"""
+"""Counts scenarios in their page sizes, and compares two kernels: their code, and one scenario."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Functions of a kernel image, without source and without a boot.
 
-The image's file is what is read.  What a kernel patches while it boots (alternatives by CPU
-feature, static keys, static calls, return thunks, ftrace's call sites) is therefore seen as it
-was built, not as it runs.
+What a kernel patches while it boots is seen as it was built, not as it runs (docs/codegen.md).
 """
 
 from __future__ import annotations

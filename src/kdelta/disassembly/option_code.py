@@ -3,9 +3,8 @@
 
 A branch is surely a check's when one of its sides runs straight to a handler and comes back to
 exactly the other side (or a handler that never returns).  The comparison before it is the check's,
-too, where nothing but the branch uses it.  Two checks that share a handler are counted once.  What
-else a check costs (copies of registers, loads that could not be kept) is not seen.  So counts are
-lower bounds; whether a function has any such code at all is exact for what a pattern names.
+too, where nothing but the branch uses it.  Two checks that share a handler are counted once.
+Whether a function has any such code at all is exact for what a pattern names.
 """
 
 from __future__ import annotations

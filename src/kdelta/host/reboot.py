@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Kernels of a machine that ssh reaches: which is which, and how one of them is booted once.
 
-GRUB and systemd-boot, as their menus lie below a root, boot a kernel once; else kexec.  What they
-were told is read back before the machine goes down, so that it never reboots for nothing.
+GRUB and systemd-boot, as their menus lie below a root, boot a kernel once; else kexec.
 """
 
 from __future__ import annotations

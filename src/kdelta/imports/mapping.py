@@ -56,12 +56,7 @@ NAMES: dict[str, str | tuple[str, str]] = {
 
 
 class Figures(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The columns with the figures of one metric.
-
-    value:  one measured value a row.
-    values: all values of an arm in one cell, or a column for each of them.
-    mean .. failed: what somebody computed of values that are not shown; cv is a fraction.
-    """
+    """The columns with the figures of one metric; cv is a fraction."""
 
     value: _Text | None = None
     values: _Text | _Names | None = None
@@ -126,13 +121,7 @@ class RoleKeys(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Mapping(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A mapping file.
-
-    unit, better: of every metric that does not say its own.
-    success: column -> the cells of a run that counts; a row with another cell is a failed run.
-    states, skip: names in the column of metrics that are audited fields ("*": all), or not read.
-    facts: the same of all arms; read_back: fact -> its column.
-    """
+    """A mapping file; docs/imports.md has its keys."""
 
     columns: ColumnKeys = ColumnKeys()
     metrics: dict[_Text, MetricKeys] = {}

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Tables: CSV, TSV or JSON lines with one head line and strict cells, read by a mapping.
 
-The head line tells the separator: a line that begins with { is an object a line, a head line with
-a tab is TSV, and any other is CSV.  Errors name file, line and column.
+Lines that begin with { are JSON, a head line with a tab is TSV.  Errors name file, line, column.
 """
 
 from __future__ import annotations

@@ -38,9 +38,6 @@ def resolve(
 ) -> Kernel:
     """The kernel that a reference means, its image on this disk and verified.
 
-    References: 6.17.8; 6.17, newest of the series; 7.3-rc, newest candidate; a uname -r;
-    deb:VERSION, a Debian package version; file:PATH, a bzImage, Image or vmlinux; tree:..., built
-    from source (source.tree_reference).
     trust: patches are built as one's own.  Raises SpecError for a bad or unknown reference,
     InfraError when it cannot be fetched.
     """

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Patches applied to git trees, in the index only: no file of a source is touched.
 
-A patch is what `git apply` takes without fuzz.  A mailbox is a series as people send it: its
-patches are applied in the order of their numbers; cover letters and answers are left out.
+A patch is what `git apply` takes without fuzz; a mailbox, a series in the order of its numbers.
 Its text is a stranger's: it is read within bounds, printed only after `printable`, and never run.
 """
 

@@ -2,9 +2,6 @@
 """What a user writes for a kernel from source, and the source tree, configuration, compiler it is.
 
 `kdelta kernels fetch --help` and docs/source.md have its forms.
-
-A release of the archive is configured as its package is (`package`), so that its counts can stand
-beside the package's; a folder of one's own as `deb`, which builds in minutes.
 The archive's index of sources is fetched when a source is first asked for.
 """
 

@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""Two arms of timings, one decision: the rules of docs/times.md in their order.
-
-Then what many decisions promise together, and how much of a regression a candidate fix, or probes
-that undo one part each, explain.
-"""
+"""Two arms of timings, one decision, and many: the rules of docs/times.md in their order."""
 
 from __future__ import annotations
 

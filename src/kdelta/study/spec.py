@@ -191,13 +191,7 @@ class FigurePer(StrEnum):
 
 
 class Figure(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Something to tell of each kernel out of the functions that it executed.
-
-    functions: their names, as patterns (fnmatch); count: how often they were called, or the
-    instructions in them; per: a window of the phase, or one of its operations; phase "": all of
-    them.  divide: bytes that a window works on, to be divided by the count; of: the metric of the
-    workload that tells it.
-    """
+    """Something to tell of each kernel out of the functions that it executed (docs/study.md)."""
 
     name: Line
     functions: Annotated[tuple[Pattern, ...], Meta(min_length=1, max_length=64)]
@@ -210,14 +204,7 @@ class Figure(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 class PlanSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How often and how patiently.
-
-    rounds: trials of each arm and scenario; seed: None lets the run choose and record one;
-    max_attempts: of one trial, when this machine (never the guest) fails; timeout_s: of one
-    attempt, in seconds; single_kernel: allow a study of one kernel, which compares nothing;
-    reuse: do not boot a kernel whose code is that of another arm; gates: of variants, measure the
-    reverse gates of each workload too.  probes: what is recorded beside counts, and changes none.
-    """
+    """How often and how patiently (docs/study.md)."""
 
     rounds: Annotated[int, Meta(ge=1, le=100)] = 1
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
@@ -231,15 +218,7 @@ class PlanSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 
 class TimeSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How the time instrument measures.
-
-    replicate: for the host only; KVM guests boot for each trial.  sandwich: repeat the first
-    kernel at the end of each round as the control.  iterations, warmup: of the workload in a
-    trial.  tolerance_percent: a change whose whole interval lies within it is SAME.  alpha: the
-    share of false alarms that is allowed.  want_valid: stop when every arm has so many valid
-    trials, plan.rounds being the attempts; 0: run all rounds.  hugepages: a KVM guest's memory is
-    reserved huge pages of the host.
-    """
+    """How the time instrument measures (docs/study.md)."""
 
     machine: TimeMachine = TimeMachine.HOST
     replicate: Replicate = Replicate.PROCESS

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """From a release and a patch to a kernel to boot, of which only the patch's objects are compiled.
 
-The objects are made as the package made them (its source, its configuration, its compiler) and
-proven to be those of its image.  The patched ones are grafted and linked as a module, which lies
-behind the image in one file: PID 1 loads it before anything else.
+The module of the patched objects lies behind the image in one file: PID 1 loads it before all else.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """RELEASE+PATCH: references to released kernels with patches, among all others.
 
-6.17+fix.patch, 6.17.8+mincore-present-first, deb:VERSION+one.patch+two.patch, 6.17+undo=~/linux@v1:
-a release of the archive as the others write it, and what `tree:` references take after a "+" of
-patches.
-6.17+without=UBSAN: the same release and compiler, in the functions that ran without an option.
+A release of the archive as the others write it, and what `tree:` references take after a "+" of
+patches; or `without=OPTION` (docs/source.md).
 """
 
 from __future__ import annotations

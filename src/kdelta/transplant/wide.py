@@ -4,8 +4,6 @@
 Which object has a function of the image is known when both have the same bytes there.  Candidates
 are the C files that define it by the looks of their lines and, for what macros and headers define,
 those of the functions around it, since the linker puts the functions of an object side by side.
-The other objects keep the old header, so what all share has to stay: types, variables, constants,
-and how a function is called.
 """
 
 from __future__ import annotations

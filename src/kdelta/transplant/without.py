@@ -1,12 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """A release without an option, in the functions that ran: what the option costs them.
 
-The objects of these functions are compiled as the package was, which must give the image's, and
-again without the option by the same source and compiler.  The functions that differ are put into
-the release.  Some options are left out by a flag of the compiler, as the kernel's own makefiles do;
-the configuration stays then.  Of others an object whose text reads the option (kbuild notes that)
-could have other structures, so it stays the release's.  What stays is named: the difference is a
-lower bound then.
+docs/source.md says how, and what stays the release's.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """The workers of a Dask scheduler; the only user of `distributed`.
 
-Dask pickles its messages, so scheduler and workers must be trusted like this user: own machines,
-on loopback or by TLS.  kdelta gives Dask its own functions, texts and bytes.
+docs/lab.md says who is trusted.  kdelta gives Dask its own functions, texts and bytes.
 """
 
 from __future__ import annotations
