@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import shlex
 import tempfile
 from collections.abc import Iterator
@@ -18,7 +19,6 @@ from kdelta.cli import options
 from kdelta.cli.printing import output_path, print_found, print_lines, reporting, say, write_output
 from kdelta.cli.run import answer, check_scenarios, qemu_of, start
 from kdelta.errors import SpecError, StoreError
-from kdelta.export import exported, file_name
 from kdelta.guests import qemu
 from kdelta.journal import artifacts
 from kdelta.journal import bundle as packing
@@ -36,11 +36,11 @@ from kdelta.rendering.bundle import (
 )
 from kdelta.run import dependencies
 from kdelta.run.recount import Recount
-from kdelta.workload import loadable
 
 EXIT_DIFFERS = 1
 _RESULT = f"{packing.RUN}/trials/{{:04d}}/result.json"  # where a bundle has a trial's result
 _MOST = 64  # bundles that are merged
+_OF_RUN = re.compile(" ?Its functions: `kdelta explain [^`]*`")  # for who has the run
 _README = """\
 A run of kdelta: {title}
 
@@ -94,17 +94,11 @@ def make(run: str, runs: Path, output: Path | None) -> None:
         artifacts.read_counts(path, paths=False, whole=True)
     with journal.executing():
         write_run_files(record, journal.folder)
-    own = loadable(trial.workload for trial in record.trials)
-    wanted = sorted({(trial.workload, trial.scenario) for trial in record.trials})
-    programs = {
-        f"{load.name}/{file_name(name, scenario)}": exported(load, load.scenario(scenario))
-        for name, scenario in wanted
-        if (load := own.get(name))
-    }
-    files = dependencies.dependencies(record, programs)
+    files, absent = dependencies.dependencies(record)
     files[packing.README] = _readme(record)
     content = packing.packed(journal.folder, files)
     write_output(content, out)
+    say(*(f"not in the bundle: {what}" for what in absent), err=True)
     click.echo(f"{sha256(content).hexdigest()}  {output or out.name}")
 
 
@@ -130,7 +124,7 @@ def verify(file: Path) -> None:
         differs = any(differing for _, _, differing in parts)
         text = "" if differs else (folder / packing.RUN / "show.txt").read_text()
         then = "" if differs else _then(file, folder)
-    says = printable(" ".join(text.partition("\n\n")[0].split()))
+    says = _OF_RUN.sub("", printable(" ".join(text.partition("\n\n")[0].split())))
     absent = told.absent if told else (f"{dependencies.BUNDLE}, in a form that can be read",)
     print_lines(show_verified(parts, absent, says, unknown, then))
     if differs:
@@ -220,7 +214,11 @@ def _verified(folder: Path, unknown: list[str]) -> Iterator[Verified]:
         again = Recount(folder, record, options.VERSION, progress)
         yield "plan", "kernels, trials and dates of run.json", (*again.plan(),)
         done = f"{plural(len(record.trials), 'trial')}, each made again of what it kept"
-        yield "results", done, (*lost, *again.results())
+        found: tuple[packing.Difference, ...] | None = (*lost, *again.results())
+        if again.without_source and not found:
+            left = sum(trial.workload in again.without_source for trial in record.trials)
+            done, found = f"{left} of {plural(len(record.trials), 'trial')}, without source", None
+        yield "results", done, found
         files = (*again.programs(), *_told(folder, record))
     yield "programs", "as the sources and the run describe them", files
     yield verified_files(folder / packing.RUN, record)

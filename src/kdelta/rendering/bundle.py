@@ -94,8 +94,8 @@ _ONLY_THERE = (
 )
 
 
-# One thing that was checked, what of it in words, and how it differs.
-Verified = tuple[str, str, tuple[Difference, ...]]
+# One thing that was checked, what of it in words, and how it differs; None: that is not known.
+Verified = tuple[str, str, tuple[Difference, ...] | None]
 
 
 def verified_files(folder: Path, record: RunRecord) -> Verified:
@@ -140,13 +140,16 @@ def show_verified(
     to do with a bundle that holds.
     """
     wrong = sum(bool(differences) for _, _, differences in parts)
-    held = f"All {len(parts)} parts hold. It says: {says}"
+    left = [f"{what} are not verified: {why}" for what, why, differs in parts if differs is None]
+    held = f"{len(parts) - len(left)} of {len(parts)}" if left else f"All {len(parts)}"
+    held = f"{'; '.join([f'{held} parts hold', *left])}. It says: {says}"
     first = f"{wrong} of {plural(len(parts), 'part')} cannot be true." if wrong else held
     lines: list[Line] = [*paragraph(first, Tone.BOLD), ()]
     for what, looked_at, differences in parts:
         word, tone = ("DIFFERS", Tone.BAD) if differences else ("ok", Tone.GOOD)
+        word, tone = ("not verified", Tone.WARN) if differences is None else (word, tone)
         lines += paragraph(f"{word}: {what}: {looked_at}", tone)
-        lines += _listed([f"{each.file}: {each.what}" for each in differences])
+        lines += _listed([f"{each.file}: {each.what}" for each in differences or ()])
     for text in unknown:
         lines += paragraph(f"not verified: {text}", Tone.WARN)
     lines += paragraph(f"not verified, since only {_ONLY_THERE}", Tone.WARN)

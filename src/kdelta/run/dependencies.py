@@ -13,11 +13,10 @@ from pathlib import Path
 import msgspec
 from msgspec import structs
 
-from kdelta import cache, data, workload
+from kdelta import arch, cache, data, guest, workload
 from kdelta.errors import KdeltaError, SpecError, StoreError
-from kdelta.export import file_name
+from kdelta.export import exported, file_name
 from kdelta.files import called, digest_of, sha256_of
-from kdelta.guest import FILES
 from kdelta.guests import qemu
 from kdelta.journal import files
 from kdelta.journal.bundle import Difference
@@ -71,15 +70,22 @@ def _absent(folder: Path) -> tuple[str, ...]:
     return told.absent if (told := note(folder)) else ()
 
 
-def dependencies(record: RunRecord, lone: dict[str, str]) -> dict[str, bytes]:
-    """Files by their names in a bundle.  lone: C files that build alone, by name."""
+def dependencies(record: RunRecord) -> tuple[dict[str, bytes], tuple[str, ...]]:
+    """Files by their names in a bundle, and what it lacks.  Raises SpecError for a user's C file
+    that is not the one that ran.
+    """
     absent: list[str] = []
+    wanted = {(trial.workload, trial.scenario) for trial in record.trials}
+    own = _loaded(record, {name for name, _ in wanted}, absent)
     found = {
-        **dict(_programs(record, {trial.workload for trial in record.trials}, absent)),
+        **dict(_programs(record, own, absent)),
         **dict(_patches(record, absent)),
         **dict(_configs(record, absent)),
-        **{f"reproducers/{name}": text.encode() for name, text in lone.items()},
     }
+    for name, scenario in wanted:
+        if load := own.get(name):
+            text = exported(load, load.scenario(scenario))
+            found[f"reproducers/{load.name}/{file_name(name, scenario)}"] = text.encode()
     told = BundleNote(
         format=FORMAT,
         run_id=record.run_id,
@@ -88,17 +94,60 @@ def dependencies(record: RunRecord, lone: dict[str, str]) -> dict[str, bytes]:
         absent=tuple(sorted(set(absent))),
     )
     found[BUNDLE] = msgspec.json.format(msgspec.json.encode(told), indent=2) + b"\n"
+    return found, told.absent
+
+
+_Loaded = dict[str, workload.Workload]
+
+
+def _loaded(record: RunRecord, names: set[str], absent: list[str]) -> _Loaded:
+    """The workloads of these names that are here; C files of a user that are proven to have run."""
+    found = workload.loadable(names)
+    for name in names:
+        why = "" if name in found else "this kdelta does not have it"
+        if workload.is_file(name):
+            why = (
+                why
+                and "its C file could not be read; pack the run in the folder where it was begun"
+            )
+            why = why or _unproven(record, name, found[name])
+        if why:
+            absent.append(f"the workload {name}: {why}")
+            found.pop(name, None)
     return found
 
 
-def _programs(record: RunRecord, names: set[str], absent: list[str]) -> Iterator[tuple[str, bytes]]:
+def _unproven(record: RunRecord, name: str, load: workload.Workload) -> str:
+    """Why nothing tells whether a C file is the one that ran, "" for that one.  Raises SpecError
+    for another.
+    """
+    ran = {
+        (own.program_sha256, own.initramfs_sha256, record.arms[trial.arm].kernel.arch)
+        for trial in record.trials
+        if trial.workload == name and trial.result and (own := trial.result.environment)
+    }
+    if not ran or not all(program for program, _, _ in ran):
+        return "the run does not say which program ran"
+    for program, initramfs, architecture in ran:
+        target, now = arch.of(architecture), ""
+        with contextlib.suppress(SpecError):  # of what does not compile
+            now = digest_of(guest.program(load.program, target, theirs=True))
+        if now == program:
+            continue
+        if digest_of(guest.initramfs(target)) != initramfs:  # which the same compiler makes
+            return "another compiler or kdelta makes another program of it than the one that ran"
+        cause = "this is not the file that ran: it makes another program"
+        action = "give it back as it was, where the run was begun, or run it again"
+        raise SpecError(cause, place=name, action=action)
+    return ""
+
+
+def _programs(record: RunRecord, own: _Loaded, absent: list[str]) -> Iterator[tuple[str, bytes]]:
     for folder in ("guest", "plugin"):
         for path in sorted(data.directory(folder).glob("*.[ch]")):
             yield f"{_SOURCES}/{folder}/{path.name}", path.read_bytes()
-    own = workload.loadable(names)
-    absent += [f"the workload {name}: this kdelta does not have it" for name in names - own.keys()]
     for program in (each.program for each in own.values()):
-        if (program.parent / FILES).is_file():
+        if (program.parent / guest.FILES).is_file():
             why = "they have licences of their own; their SHA-256 are in it"
             absent.append(f"the program and the files that {program.name} names: {why}")
         for path in (program, program.with_suffix(".toml")):
@@ -237,7 +286,7 @@ def unlike_sources(record: RunRecord, folder: Path) -> Iterator[Difference]:
     names = {trial.workload for trial in record.trials}
     outside = {name for name in names if workload.is_file(name)}
     theirs = {f"{_SOURCES}/workloads/{Path(name).stem}" for name in outside}
-    own = dict(_programs(record, names - outside, absent))
+    own = dict(_programs(record, _loaded(record, names - outside, absent), absent))
     paths = filter(Path.is_file, sorted(folder.glob(f"{_SOURCES}/*/*")))
     there = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
     for name in sorted({*own, *there}):
@@ -248,13 +297,24 @@ def unlike_sources(record: RunRecord, folder: Path) -> Iterator[Difference]:
         yield Difference(file=BUNDLE, what=f"does not say that this is absent: {sentence}")
 
 
+def without_source(record: RunRecord, folder: Path) -> frozenset[str]:
+    """The workloads that an unpacked bundle lacks, as it says itself."""
+    return frozenset(
+        name
+        for name in {trial.workload for trial in record.trials}
+        if any(one.startswith(f"the workload {name}: ") for one in _absent(folder))
+        and not (folder / _SOURCES / "workloads" / f"{Path(name).stem}.c").is_file()
+    )
+
+
 def unlike_run(record: RunRecord, folder: Path) -> Iterator[Difference]:
     """Files of a bundle that are of no trial and no kernel of the run; lost configurations."""
     for sentence in (one for one in _absent(folder) if not _MISSED.match(one)):
         what = f"says that this is absent, which no bundle has: {quoted(sentence, 80)}"
         yield Difference(file=BUNDLE, what=what)
     own, said = {f"trials/{trial.index:04d}" for trial in record.trials}, " ".join(_absent(folder))
-    programs = {(trial.workload, trial.scenario) for trial in record.trials}
+    known = {trial.workload for trial in record.trials} - without_source(record, folder)
+    programs = {(each.workload, each.scenario) for each in record.trials if each.workload in known}
     own |= {f"{Path(name[0]).stem}/{Path(file_name(*name)).stem}" for name in programs}
     for digest, label in {arm.kernel.config_sha256: arm.label for arm in record.arms}.items():
         name = f"{_CONFIGS}/{digest[:16]}"

@@ -85,7 +85,9 @@ _NOT_MADE = (Outcome.BOOT_ERROR, Outcome.GUEST_ERROR, Outcome.TIME_OUT, Outcome.
 
 
 class Recount:
-    """An unpacked bundle.  unknown: what cannot be made again here, a sentence each."""
+    """An unpacked bundle.  unknown: what cannot be made again here, a sentence each.
+    without_source: workloads of which no result can.
+    """
 
     def __init__(
         self, folder: Path, record: RunRecord, version: str, progress: Progress | None = None
@@ -96,6 +98,7 @@ class Recount:
         if not self._ours:
             self.unknown["sources and command.txt: they are of another kdelta"] = None
         self._symbols: dict[str, Symbols | None] = {}
+        self.without_source = dependencies.without_source(record, folder)
 
     # -- the plan ---------------------------------------------------------------------------------
 
@@ -326,6 +329,8 @@ class Recount:
             watched = {seen.per, *(row.watch for row in seen.rows)}
             if odd := watched - {settings.hits_per, *settings.watch}:
                 yield f"data: {quoted(min(odd), 80)} is not what its study watches"
+        if trial.workload in self.without_source:
+            return
         try:
             load = _of_bundle(trial.workload, self._folder)
             scenario = load.scenario(trial.scenario)
