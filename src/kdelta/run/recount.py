@@ -85,9 +85,7 @@ _NOT_MADE = (Outcome.BOOT_ERROR, Outcome.GUEST_ERROR, Outcome.TIME_OUT, Outcome.
 
 
 class Recount:
-    """An unpacked bundle.  unknown: what cannot be made again here, a sentence each.
-    without_source: workloads of which no result can.
-    """
+    """An unpacked bundle.  unknown: what cannot be made again here, a sentence each."""
 
     def __init__(
         self, folder: Path, record: RunRecord, version: str, progress: Progress | None = None
@@ -98,7 +96,7 @@ class Recount:
         if not self._ours:
             self.unknown["sources and command.txt: they are of another kdelta"] = None
         self._symbols: dict[str, Symbols | None] = {}
-        self.without_source = dependencies.without_source(record, folder)
+        self.without_source = dependencies.without_source(record, folder)  # no result is made again
 
     # -- the plan ---------------------------------------------------------------------------------
 
@@ -420,6 +418,8 @@ class Recount:
             except SpecError as error:
                 self.unknown[f"the program of {quoted(name[0], 80)}: {error.cause}"] = None
                 continue
+            if workload.is_file(name[0]) and not load.declared:
+                self.unknown[f"the TOML of {quoted(name[0], 80)} but for what results show"] = None
             path = self._folder / "reproducers" / load.name / file_name(*name)
             there = path.read_text(errors="replace") if path.is_file() else ""
             if _MADE_BY.sub("", there) != _MADE_BY.sub("", text):
