@@ -94,23 +94,6 @@ def test_pairs_without_an_answer_say_why() -> None:
     assert reason(table, answer).startswith("two compilers, gcc 14 -> gcc 99")
 
 
-def built(compilers: dict[int, str]) -> Page:
-    """The page of the ladder's nine kernels; by their place the banners of other compilers."""
-    record = ladder_records.with_kernels(
-        ladder_records.ladder(9),
-        lambda arm: {"compiler": compilers.get(arm.index, "gcc-14 (GCC) 14.1.0")},
-    )
-    return Page(files(record)["compare.html"])
-
-
-def test_a_page_begins_with_the_newest_two_of_one_compiler_or_the_newest() -> None:
-    assert built({}).begin == "7 8"
-    assert built({8: "gcc-16 (GCC) 16.1.0"}).begin == "6 7"
-    two = {7: "gcc-16 (GCC) 16.1.0", 8: "gcc-16 (GCC) 16.2.0"}
-    assert built(two).begin == "7 8"
-    assert built({at: f"gcc-{at + 20} (GCC) {at + 20}.1.0" for at in range(9)}).begin == "7 8"
-
-
 # A site says nothing twice: what is alike of kernels, scenarios and functions stands once
 
 

@@ -96,7 +96,9 @@ class Running:
         return found
 
 
-def test_it_begins_with_the_two_newest() -> None:
+def test_it_begins_with_the_two_of_the_largest_step() -> None:
+    for values, chosen in (((300, 400, 400), [0, 1]), ((300, 300, 300), [1, 2])):
+        assert Running(values=values).after()["chosen"] == chosen
     seen = Running().after()
     assert seen["shown"]
     assert seen["kernels"] == ["6.12.107", OLD, NEW]
@@ -110,7 +112,7 @@ def test_it_begins_with_the_two_newest() -> None:
 
 
 def test_a_part_that_changed_alone_is_counted() -> None:
-    seen = Running(values=(300.0, 110.0, 110.5)).after()
+    seen = Running(f"#{OLD}..{NEW}", values=(300.0, 110.0, 110.5)).after()
     assert seen["said"].endswith("and less in 0; in 1 a part changed and the sum did not.")
     assert seen["rows"][0][4:] == ["a part alone", "protect x1.050"]
 

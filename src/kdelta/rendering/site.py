@@ -231,17 +231,6 @@ def _letter(found: Comparison) -> str:
     return _PART if found.verdict is Verdict.SAME and found.within else _LETTERS[found.verdict]
 
 
-def _pairs_begin(kernels: Sequence[str], pairs: Sequence[Pair]) -> Pair | None:
-    """The two that a page begins with: the newest that were built alike, else the newest."""
-    places = {kernel: at for at, kernel in enumerate(kernels)}
-    newest = sorted(pairs, key=lambda pair: (places[pair.old], places[pair.new]), reverse=True)
-    for pair in newest:
-        judged = any(row.comparison.verdict is not Verdict.INVALID for row in pair.rows)
-        if judged and not any(row.comparison.crossing for row in pair.rows):
-            return pair
-    return next(iter(newest), None)
-
-
 def _pair_told(value: float) -> list[object]:
     return [number(value), _rounded(value)]
 
@@ -423,13 +412,14 @@ class _Site:
     def _all_pairs(self) -> _Page:
         kernels, pairs = self._lab.kernels, self._lab.pairs
         data = pair_table(kernels, pairs, _scenario)
-        begin = _pairs_begin(kernels, pairs)
         known = {}
         for pair in pairs:
             letters = Counter(_letter(row.comparison) for row in pair.rows)
             steps, left = (sum(letters[one] for one in of) for of in ("RIP", "UX"))
             open_too = f", {left} undecided" if left else ""
             known[pair.old, pair.new] = f"{steps} of {len(pair.rows)}{open_too}"
+        changed = ((one.explanation.old, one.explanation.new) for one in self._lab.steps)
+        begin = next((two for two in changed if two in known), next(reversed(known), ()))
         return _page(
             "compare.html",
             "pairs",
@@ -440,7 +430,7 @@ class _Site:
             overview=[(old, [known.get((old, new), "") for new in kernels]) for old in kernels],
             # The part of an address that chooses two kernels, as the page's script reads it.
             anchor=lambda *two: "#" + "..".join(quote(printable(name), safe="") for name in two),
-            begin=f"{kernels.index(begin.old)} {kernels.index(begin.new)}" if begin else "",
+            begin=" ".join(str(kernels.index(name)) for name in begin),
         )
 
     def _all_steps(self) -> _Page:
