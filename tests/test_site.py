@@ -101,6 +101,7 @@ def test_each_view_is_there(ladder: dict[str, bytes]) -> None:
         f" 6.16.12 to 6.17.13, which is more work, by function {functions}, change_pte_range +238.1"
     ) in grid
     assert functions in Page(ladder["steps.html"]).text.replace("\xa0", " "), "as explain says"
+    assert any(b"<tr><th>other 2 functions<td>50.0<td>50.0<td>0<td>" in ladder[n] for n in ladder)
 
 
 def test_a_step_of_a_phase_is_told_on_every_page_and_changes_are_counted_and_named() -> None:

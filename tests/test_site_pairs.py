@@ -178,3 +178,4 @@ def test_functions_of_a_step_add_up_to_its_difference() -> None:
     rows += [own["others"]]
     sides = [sum(row.get(side) or 0 for row in rows) for side in ("old", "new")]
     assert sides == [own["old_value"], own["new_value"]]
+    assert "f02 +1.0, all others +17.0 per page" in Page(found["steps.html"]).text

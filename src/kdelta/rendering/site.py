@@ -445,7 +445,9 @@ class _Site:
         return _page("steps.html", "steps", "Steps", data, said, verdict=verdict, rows=rows)
 
     def _step(self, step: LabStep) -> _Page:
-        own = shortened(step.explanation, TOP)
+        least, every = explain.Scale.of(step.explanation).least, step.explanation.functions
+        told = sum(abs(row.delta) >= least for row in every[:TOP])  # the largest are first
+        own = shortened(step.explanation, told)
         rows = [
             (name, f"../{_function(name)}" * (name in self._functions), delta, cells[:4])
             for name, _, delta, cells in explain.function_cells(own)
@@ -527,8 +529,11 @@ def _functions(own: Explanation, calls: CallExplanation | None) -> str:
         rows = [(one.function, one.delta, "") for one in calls.difference.causes]
     else:
         rows = [(explain.called(one), one.delta, one.status or "") for one in own.leading]
-    every = (f"{name} {size(n)}{f' ({mark})' * bool(mark)}" for name, n, mark in rows[:_SAID])
-    return ", ".join(every)
+    rows, whole = rows[:_SAID], own.delta or 0
+    rest = whole - sum(n for _, n, _ in rows)
+    if rows and 2 * abs(rest) > abs(whole):
+        rows.append(("all others", rest, ""))
+    return ", ".join(f"{name} {size(n)}{f' ({mark})' * bool(mark)}" for name, n, mark in rows)
 
 
 def _scenario(name: str) -> str:
