@@ -127,7 +127,7 @@ def test_a_step_of_a_phase_is_told_on_every_page_and_changes_are_counted_and_nam
         " entry_SYSCALL_64 +109.5 per page. The largest that is decided:"
         f" {SCENARIO}, phase protect, 5 % more"
     ) in (said := Page(own.encode()).text)
-    assert "5 kernels: 3 steps to more work, 0 to less, 1 change undecided." in said
+    assert "5 kernels: 3 steps to more work, 0 to less, 1 undecided." in said
     assert re.findall(r"<td>(10\.\d+)<td>100\.0", own) == ["10.00", "10.50"]
     assert '<a href="#6.1.1..6.2.1">1 of 1</a>' in pairs
     assert '"protect x"' in pairs
@@ -153,6 +153,10 @@ def test_a_change_that_chance_may_have_made_is_told_with_its_reason() -> None:
         "5.4 % more instructions from 6.16.12 to 6.17.13, undecided, by function entry_SYSCALL_64"
     )
     assert f"{told} +20.0 per page: the spread over" in Page(pages["index.html"]).text
+    new = ladder_records.result(ladder_records.Trial(per_page=301.0, windows=wide))
+    index = files(ladder_records.run({"6.16.12": [old], "6.17.13": [new]}))["index.html"].decode()
+    assert re.search(r'verdict UNDECIDED".*: 0 steps to more work, 0 to less, 1 undecided\.', index)
+    assert re.search(r'<td class="UNDECIDED" data-on="6.17.13"><a href="scenario/[^"]*">und', index)
     assert any(b'"big">Undecided:' in text for name, text in pages.items() if "step/" in name)
 
 

@@ -103,13 +103,14 @@
   const show = () => {
     const names = [from, to].map(one => data.kernels[one.value]);
     const found = compared(Number(from.value), Number(to.value));
-    const [more, less, part, unsure] = ["R", "I", "P", "UX"].map(
-      letters => found.filter(one => letters.includes(one.letter)).length);
+    const [more, less, part, ...unsure] = ["R", "I", "P", "U", "X"].map(
+      letter => found.filter(one => one.letter === letter).length);
     document.getElementById("said").textContent = found.length
       ? `${names[1]} does more work than ${names[0]} in ${more} of ${found.length}` +
         ` scenario${found.length === 1 ? "" : "s"}, and less in ${less}` +
         (part ? `; in ${part} a part changed and the sum did not` : "") +
-        (unsure ? `; undecided, for the reason beside each: ${unsure}.` : ".")
+        ["U", "X"].map((letter, at) => unsure[at] ? `; ${unsure[at]} ${data.words[letter]}` : "")
+          .join("") + "."
       : `No page compares ${names[0]} with ${names[1]}: choose an older kernel first, and a newer.`;
     unsort();
     body.replaceChildren(...found.map(line));

@@ -306,8 +306,8 @@ class _Site:
     def pages(self) -> Iterator[_Page]:
         lab = self._lab
         yield from map(self._step, (*lab.steps, *lab.left_open))  # which name functions for others
-        yield self._grid()
-        yield self._all_steps()
+        yield (grid := self._grid())
+        yield self._all_steps(grid[2]["sentence"], grid[2]["verdict"])
         yield self._all_pairs()
         links = [(one.name, _function(one.name)) for one in lab.functions]
         names, said = [name for name, _ in links], f"{plural(len(links), 'function')}."
@@ -319,22 +319,24 @@ class _Site:
         yield from map(self._history, lab.scenarios)
         yield from map(self._function_page, lab.functions)
 
-    def _summary(self, changes: Iterable[LabStep], over: str) -> tuple[str, str]:
+    def _summary(
+        self, changes: Iterable[LabStep], over: str, cells: Iterable[dict[str, str]]
+    ) -> tuple[str, str]:
         """The largest change; where that is undecided, also the largest that is not; how many.
 
         With the verdict on the largest.
         """
         ordered = sorted(changes, key=lambda one: -one.explanation.comparison.factor)
+        decided = [one for one in ordered if one.explanation.comparison.verdict.is_step]
         verdicts = [one.explanation.comparison.verdict for one in ordered]
         worse, better = map(verdicts.count, (Verdict.REGRESSION, Verdict.IMPROVEMENT))
-        left = len(ordered) - worse - better
+        left = [cell["verdict"] for cell in cells].count(Verdict.UNDECIDED)
         told = [f"The largest change: {self._headline(one)}." for one in ordered[:1]]
-        if left < len(ordered) and not verdicts[0].is_step:
-            first = next(one for one in ordered if one.explanation.comparison.verdict.is_step)
-            told.append(f"The largest that is decided: {self._headline(first)}.")
+        if decided and decided[0] is not ordered[0]:
+            told.append(f"The largest that is decided: {self._headline(decided[0])}.")
         told.append(f"{over}: {plural(worse, 'step')} to more work, {better} to less")
-        said = " ".join(told) + f", {plural(left, 'change')} undecided" * bool(left) + "."
-        return said, next(iter(verdicts), "")
+        said = " ".join(told) + f", {left} undecided" * bool(left) + "."
+        return said, next(iter(verdicts), Verdict.UNDECIDED if left else "")
 
     def _headline(self, step: LabStep) -> str:
         """Which scenario and kernels, how much, what is decided, and by which functions."""
@@ -350,12 +352,13 @@ class _Site:
 
     def _grid(self) -> _Page:
         lab = self._lab
-        rows = [
+        rows: list[dict[str, Any]] = [
             {"name": one.name, "href": _scenario(one.name), "cells": [*self._cells(one)]}
             for one in lab.scenarios
         ]
         over = f"{plural(len(rows), 'scenario')} over {plural(len(lab.kernels), 'kernel')}"
-        said, verdict = self._summary((*lab.steps, *lab.left_open), over)
+        cells = [cell for row in rows for cell in row["cells"]]
+        said, verdict = self._summary((*lab.steps, *lab.left_open), over, cells)
         data = {"kernels": lab.kernels, "scenarios": rows}
         title = "Which path changed in which kernel"
         return _page("index.html", "grid", title, data, said, verdict=verdict, grid=rows)
@@ -375,7 +378,8 @@ class _Site:
             elif told := self._told(history.name, point):
                 text = ", ".join(phase + _short(one.ratio, one.verdict) for phase, one, _ in told)
                 _, judged, href = told[0]
-                verdict = judged.verdict
+                # Without a page of its own the reason stands on the scenario's.
+                verdict, href = judged.verdict, href or _scenario(history.name) * bool(text)
             yield {"text": text, "href": href, "verdict": verdict}
 
     def _told(self, name: str, point: HistoryPoint) -> list[tuple[str, Comparison, str]]:
@@ -405,7 +409,8 @@ class _Site:
         }
         path = _scenario(history.name)
         phases = [name for name, _ in max((one.phases for one in history.points), key=len)]
-        said, verdict = self._summary(changes, plural(len(history.points), "kernel"))
+        over = plural(len(history.points), "kernel")
+        said, verdict = self._summary(changes, over, self._cells(history))
         more = {"history": history, "rows": rows, "phases": phases, "figure": _figure}
         return _page(path, "history", history.name, data, said, verdict=verdict, **more)
 
@@ -415,9 +420,9 @@ class _Site:
         known = {}
         for pair in pairs:
             letters = Counter(_letter(row.comparison) for row in pair.rows)
-            steps, left = (sum(letters[one] for one in of) for of in ("RIP", "UX"))
-            open_too = f", {left} undecided" if left else ""
-            known[pair.old, pair.new] = f"{steps} of {len(pair.rows)}{open_too}"
+            told = [f"{sum(letters[one] for one in 'RIP')} of {len(pair.rows)}"]
+            told += [f"{letters[one]} {data['words'][one]}" for one in "UX" if letters[one]]
+            known[pair.old, pair.new] = ", ".join(told)
         changed = ((one.explanation.old, one.explanation.new) for one in self._lab.steps)
         begin = next((two for two in changed if two in known), next(reversed(known), ()))
         return _page(
@@ -433,7 +438,7 @@ class _Site:
             begin=" ".join(str(kernels.index(name)) for name in begin),
         )
 
-    def _all_steps(self) -> _Page:
+    def _all_steps(self, said: str, verdict: str) -> _Page:
         rows = []
         data = []
         for step in self._lab.steps:
@@ -441,7 +446,6 @@ class _Site:
             rows.append({"step": step, "href": page, "functions": self._named[page]})
             told = picked(own, ("old", "new", "phase", "ratio"), ratio=own.comparison.ratio)
             data.append({"scenario": step.name, **told, "page": page})
-        said, verdict = self._summary(self._lab.steps, plural(len(self._lab.kernels), "kernel"))
         return _page("steps.html", "steps", "Steps", data, said, verdict=verdict, rows=rows)
 
     def _step(self, step: LabStep) -> _Page:
