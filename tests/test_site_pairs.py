@@ -58,16 +58,15 @@ def test_any_two_kernels(ladder: dict[str, bytes]) -> None:
 
 
 def test_the_table_of_pairs_is_what_was_compared() -> None:
-    first = ladder_records.ladder(9)
+    first = ladder_records.ladder(1)
     again = replace(named("6.17.13"), run_id="newer", created="2030-01-01T00:00:00+00:00")
     lab = lab_of([first, again], most_pairs=130)
     table = site.pair_table(lab.kernels, lab.pairs, lambda name: f"page of {name}")
     assert table["scenarios"][0]["apart"]  # values of another run than the newest
-    pairs = {(pair.old, pair.new): pair.rows for pair in lab.pairs}
-    assert len(pairs) == 9 * 8 // 2
+    assert len(lab.pairs) == 9 * 8 // 2
     for old, new in combinations(range(9), 2):
         own = answered(table, old, new)
-        for row in pairs[lab.kernels[old], lab.kernels[new]]:
+        for row in lab.pairs[lab.kernels[old], lab.kernels[new]]:
             answer, values = own[row.name]
             assert [value for _, value in values] == pytest.approx([row.old, row.new])
             judged, word = row.comparison, table["words"][answer[0]]

@@ -27,11 +27,9 @@ from kdelta.ladder.evidence import (
     ArmEvidence,
     M,
     Method,
-    ScenarioEvidence,
     compare_arms,
     debugging,
     gather,
-    gathered,
     parts,
     points,
     refuse_traced,
@@ -787,15 +785,9 @@ class Report(RunLadders[M]):
     figures: tuple[FigureTable, ...]
 
 
-def report(
-    record: RunRecord,
-    *,
-    step_percent: float | None = None,
-    known: Sequence[ScenarioEvidence[Any]] | None = None,
-) -> Report[Any]:
-    """Analyse a stored run.  step_percent None: the study's own threshold.  known: its evidence."""
+def report(record: RunRecord, *, step_percent: float | None = None) -> Report[Any]:
+    """Analyse a stored run.  step_percent None: the study's own threshold."""
     method = method_of(record, step_percent=step_percent)
-    every = gathered(record, method) if known is None else known
     lines = LinesMethod(step_percent=method.step_percent)
     beside = ladders(record, lines) if method.explains else ()
     return Report(
@@ -803,7 +795,7 @@ def report(
         run_id=record.run_id,
         step_percent=method.step_percent,
         alpha=method.alpha,
-        ladders=ladders(record, method, every),
+        ladders=ladders(record, method),
         beside=tuple(one for one in beside if any(rung.total for rung in one.rungs)),
         debugging=debugging(record.arms),
         done=sum(trial.result is not None for trial in record.trials),

@@ -4,7 +4,7 @@ two of them, a function's history.
 
 A run calls a kernel by its upstream version, which is enough in it.  Of several runs two packages
 may be called the same, or one kernel differently, so kernels are named anew.  Of any two kernels
-those of one run are compared where one has both, else the newest of each.  A lab of many point
+those of one run are compared where one has both, else what stands of each.  A lab of many point
 releases has thousands of pairs, and most of its kernels count the same: what was decided of two
 kernels holds for all that are like them.
 """
@@ -12,6 +12,7 @@ kernels holds for all that are like them.
 from __future__ import annotations
 
 import re
+from bisect import insort
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -28,10 +29,8 @@ from kdelta.ladder.calls import weighed_by_phases
 from kdelta.ladder.counts import CountEvidence, CountMethod, Measure
 from kdelta.ladder.evidence import (
     BuildFacts,
-    ScenarioEvidence,
     compare_arms,
     counted_phases,
-    gathered,
     nearest,
     obstacles,
     points,
@@ -40,6 +39,7 @@ from kdelta.ladder.evidence import (
 )
 from kdelta.ladder.ladders import Ladder, Rung, baseline, ladders
 from kdelta.machine.axes import MachineSettings
+from kdelta.printable import told_name
 from kdelta.sample import TOTAL, ArmRecord, KernelIdentity
 from kdelta.verdict.comparison import Comparison, CountReading, Verdict
 
@@ -238,9 +238,9 @@ _COMMIT = re.compile(r"-g[0-9a-f]{7,40}")
 _OF_TREE = re.compile(r"tree:(?P<place>.+)@(?P<commit>[^@+]+)(?P<more>(?:\+.*)?)")
 _SHORT = 8
 _Key = tuple[str, ...]
-_Counts = tuple[RunRecord, CountEvidence]
-Counted = Sequence[tuple[RunRecord, dict[str, CountEvidence]]]
-"""Of one scenario the runs, the newest first, and what each has by kernel."""
+_Counts = tuple[RunRecord, Rung[Measure]]
+Counted = Mapping[str, Sequence[_Counts]]
+"""Of one scenario by kernel the runs: first that of most trials, the newest of several."""
 
 
 def version_key(kernel: str) -> tuple[tuple[int, int], ...]:
@@ -383,7 +383,8 @@ def _neighbours(every: Counted, kernels: Sequence[str]) -> Iterator[tuple[_Count
     """Each kernel with a value behind the one before it in its line.  kernels: oldest first."""
     above: list[list[_Counts]] = []
     for kernel in kernels:
-        own = [(run, arms[kernel]) for run, arms in every if kernel in arms and arms[kernel].total]
+        counted = every.get(kernel, ())
+        own = [(run, arm) for run, arm in counted if arm.total and is_ladder(run)]
         if not own:
             continue
         seen = own[0][1]
@@ -411,27 +412,23 @@ class PairRow:
     comparison: Comparison
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
-    """Two kernels in every scenario that has both; the largest change first."""
-
-    old: str
-    new: str
-    rows: tuple[PairRow, ...]
+Pairs = Mapping[tuple[str, str], Sequence[PairRow]]
+"""Two kernels, old and new, in every scenario that has both; the largest change first."""
 
 
-def all_pairs(arms: Mapping[str, Counted], kernels: Sequence[str], *, most: int) -> Iterator[Pair]:
+def all_pairs(arms: Mapping[str, Counted], kernels: Sequence[str], *, most: int) -> Pairs:
     """All pairs.  kernels: oldest first; beyond so many neighbours, and each with the newest."""
     scenarios = [_Scenario(name, every) for name, every in arms.items()]
     wanted = [(a, b) for at, a in enumerate(kernels) for b in kernels[at + 1 :]]
     if len(wanted) > most:
         near = set(pairwise(kernels)) | {(a, kernels[-1]) for a in kernels[:-1]}
         wanted = [pair for pair in wanted if pair in near][:most]
-    for old, new in wanted:
-        every = (one.row(old, new) for one in scenarios)
-        rows = sorted((row for row in every if row), key=lambda row: -row.comparison.factor)
-        if rows:
-            yield Pair(old=old, new=new, rows=tuple(rows))
+    every = {pair: [row for one in scenarios if (row := one.row(*pair))] for pair in wanted}
+    return {
+        pair: sorted(rows, key=lambda row: -row.comparison.factor)
+        for pair, rows in every.items()
+        if rows
+    }
 
 
 class _Kind(NamedTuple):
@@ -448,8 +445,7 @@ class _Arm(NamedTuple):
 
     record: RunRecord
     evidence: CountEvidence
-    value: float
-    operation: str
+    total: Measure
     kind: _Kind | None
 
 
@@ -461,12 +457,11 @@ class _Scenario:
         self._kinds: dict[_Kind, _Kind] = {}
         self._decided: dict[tuple[int, int, float], Comparison] = {}
         self._of: dict[str, list[_Arm]] = {}
-        for record, own in every:
-            for kernel, arm in own.items():
+        for kernel, own in every.items():
+            for record, arm in own:
                 if total := arm.total:
                     kind = self._kind(arm, total.reading) if arm.sound else None
-                    found = _Arm(record, arm, total.per_operation, total.operation, kind)
-                    self._of.setdefault(kernel, []).append(found)
+                    self._of.setdefault(kernel, []).append(_Arm(record, arm, total, kind))
 
     def row(self, old: str, new: str) -> PairRow | None:
         before, after = self._of.get(old), self._of.get(new)
@@ -476,9 +471,9 @@ class _Scenario:
         was, now = next(both, (before[0], after[0]))
         return PairRow(
             name=self._name,
-            operation=now.operation,
-            old=was.value,
-            new=now.value,
+            operation=now.total.operation,
+            old=was.total.per_operation,
+            new=now.total.per_operation,
             comparison=self._comparison(was, now),
         )
 
@@ -531,7 +526,7 @@ def _general(found: Comparison, old: _Kind, new: _Kind) -> Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryPoint:
-    """One kernel in one scenario, by the newest run that has it.
+    """One kernel in one scenario, by the run of most trials that are valid, the newest of several.
 
     value: instructions per operation, None for the reason in `note`; of its phases, where there are
     several, each.  comparison: with the kernel `previous`.
@@ -543,6 +538,7 @@ class HistoryPoint:
     note: str
     previous: str
     comparison: Comparison | None
+    operation: str
     run_id: str
 
 
@@ -559,22 +555,19 @@ class ScenarioHistory:
 class LabStep(SurveyStep):
     """A step with the run that shows it.
 
-    alone: that run has the newer kernel only, and another the older.  kernels: what means the two
-    in a command, "" where nothing does elsewhere.
+    called: the scenario on pages.  alone: that run has the newer kernel only, and another the
+    older.  kernels: what means the two in a command, "" where nothing does elsewhere.
     """
 
+    called: str
     run_id: str
     alone: bool
     kernels: tuple[str, str]
     created: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FunctionHistory:
-    """A function that a step names: instructions per operation by scenario and kernel."""
-
-    name: str
-    rows: tuple[tuple[str, tuple[float | None, ...]], ...]
+FunctionRows = Sequence[tuple[str, tuple[float | None, ...]]]
+"""Of a function that a step names instructions per operation, by scenario and kernel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -590,8 +583,8 @@ class Lab:
     scenarios: tuple[ScenarioHistory, ...]
     steps: tuple[LabStep, ...]
     left_open: tuple[LabStep, ...]
-    pairs: tuple[Pair, ...]
-    functions: tuple[FunctionHistory, ...]
+    pairs: Pairs
+    functions: Mapping[str, FunctionRows]
     runs: tuple[tuple[str, str, str], ...]
     left_out: tuple[str, ...]
 
@@ -604,94 +597,100 @@ def lab(records: Iterable[RunRecord], *, most_pairs: int, aside: Collection[str]
     """
     every = sorted(records, key=lambda one: one.created, reverse=True)
     used, machine, left_out = _of_one_machine(every)
-    all_of = _Gathered()
+    all_of = _Gathered(_names(used))
     for own in used:
-        all_of.add(own, only_steps=own.found.record.run_id in aside)
-    names = {kernel for points in all_of.points.values() for kernel in points}
-    kernels = ordered((one.found.record for one in used), names)
+        all_of.add(own, only_steps=own.record.run_id in aside)
+    names = {kernel for every in all_of.arms.values() for kernel in every}
+    kernels = ordered((one.record for one in used), names)
     all_of.climb(kernels)
-    steps, left_open = _parted(all_of.steps.values())
-    points = all_of.points
+    steps, left_open = _parted(chain.from_iterable(own for _, own in all_of.steps.values()))
     return Lab(
         machine=machine,
-        newest=used[0].found.record.created if used else "",
+        newest=used[0].record.created if used else "",
         kernels=kernels,
         scenarios=tuple(
             ScenarioHistory(
                 name=name,
-                operation=all_of.operations[name],
+                operation=next((p.operation for p in own.values() if p.operation), "operation"),
                 points=tuple(own[kernel] for kernel in kernels if kernel in own),
             )
-            for name, own in sorted(points.items())
+            for name, own in sorted(all_of.points.items())
         ),
         steps=steps,
         left_open=left_open,
-        pairs=tuple(all_pairs(all_of.arms, kernels, most=most_pairs)),
-        functions=tuple(_functions(steps, kernels, all_of.arms)),
+        pairs=all_pairs(all_of.arms, kernels, most=most_pairs),
+        functions=_functions(steps, kernels, all_of.arms),
         runs=tuple(
             (one.run_id, one.created, one.title or one.name)
-            for one in (u.found.record for u in used)
+            for one in (found.record for found in used)
         ),
         left_out=left_out,
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Used:
-    evidence: tuple[ScenarioEvidence[Measure], ...]
-    found: Report[Measure]
+def _names(used: Iterable[Report[Measure]]) -> dict[str, str]:
+    """What pages call each scenario; two files of one name by the end of their path, too."""
+    every = [ladder for own in used for ladder in own.ladders]
+    short = {one.reference: told_name(one.workload, one.scenario) for one in every}
+    often = Counter(short.values())
+    return {
+        key: name if often[name] == 1 else key.removeprefix("./") for key, name in short.items()
+    }
 
 
 @dataclass(slots=True)
 class _Gathered:
-    """What the runs have, the newest first, by scenario and kernel."""
+    """What the runs have, by scenario and kernel.  steps: with the trials of the newer kernel."""
 
+    names: Mapping[str, str]
     points: dict[str, dict[str, HistoryPoint]] = field(default_factory=dict)
-    operations: dict[str, str] = field(default_factory=dict)
-    steps: dict[tuple[str, str, str, str], LabStep] = field(default_factory=dict)
+    steps: dict[tuple[str, str, str], tuple[int, list[LabStep]]] = field(default_factory=dict)
     references: dict[str, str] = field(default_factory=dict)
-    arms: dict[str, list[tuple[RunRecord, dict[str, CountEvidence]]]] = field(default_factory=dict)
+    arms: dict[str, dict[str, list[_Counts]]] = field(default_factory=dict)
 
-    def add(self, own: _Used, *, only_steps: bool) -> None:
-        record = own.found.record
+    def add(self, own: Report[Measure], *, only_steps: bool) -> None:
+        """A run, of all the newest first."""
+        record = own.record
         for arm in record.arms:
             self.references.setdefault(arm.label, reference(arm.label, arm.kernel))
         lines = {line(arm.kernel) for arm in record.arms}
         beside = only_steps or len(lines) > 1 or not is_ladder(record)
         parts = dict(points(record))
-        for one, ladder in zip(own.evidence, own.found.ladders, strict=True):
-            if beside:
-                steps = _steps(parts[one.point], ladder, own.found.step_percent)
-                self._add_steps(steps, record, alone=False)
-            if only_steps:
-                continue
-            name = f"{ladder.reference} {ladder.point}".strip()
-            self.operations.setdefault(name, ladder.operation or "operation")
-            kernels = self.points.setdefault(name, {})
-            for seen in _points(record, ladder):
-                known = kernels.get(seen.kernel)
-                if known is None or (known.value is None and seen.value is not None):
-                    kernels[seen.kernel] = seen
-            arms = {arm.label: arm for arm in one.arms}
-            self.arms.setdefault(name, []).append((record, arms))
+        for ladder in own.ladders:
+            name = f"{self.names[ladder.reference]} {ladder.point}".strip()
+            found = _steps(parts[ladder.point], ladder, own.step_percent) if beside else ()
+            steps = self._of_lab(found, record, name, alone=False)
+            for rung in ladder.rungs:
+                pair = name, rung.previous or "", rung.label
+                if beside and rung.ok > self.steps.get(pair, (-1, []))[0]:
+                    changes = [step for step in steps if step.explanation.new == rung.label]
+                    self.steps[pair] = rung.ok, changes
+                if not only_steps:
+                    arms = self.arms.setdefault(name, {}).setdefault(rung.label, [])
+                    insort(arms, (record, rung), key=lambda one: -one[1].ok)
 
-    def _add_steps(self, found: Iterable[SurveyStep], record: RunRecord, *, alone: bool) -> None:
-        for change in found:
-            own, known = change.explanation, self.references
-            step = LabStep(
+    def _of_lab(
+        self, found: Iterable[SurveyStep], record: RunRecord, name: str, *, alone: bool
+    ) -> list[LabStep]:
+        known = self.references
+        return [
+            LabStep(
                 **{each.name: getattr(change, each.name) for each in fields(change)},
+                called=name,
                 run_id=record.run_id,
                 alone=alone,
                 kernels=(known.get(own.old, own.old), known.get(own.new, own.new)),
                 created=record.created,
             )
-            self.steps.setdefault((step.name, own.old, own.new, own.phase), step)
+            for change in found
+            for own in [change.explanation]
+        ]
 
     def climb(self, kernels: Sequence[str]) -> None:
         """Put each kernel beside its neighbour, with the steps between them."""
         for name, every in self.arms.items():
-            climbing = [row for row in every if is_ladder(row[0])]
-            for (other, old), (record, new) in _neighbours(climbing, kernels):
+            self.points[name] = {kernel: _point(*own[0]) for kernel, own in every.items()}
+            for (other, old), (record, new) in _neighbours(every, kernels):
                 method = CountMethod(step_percent=record.study.thresholds.step_percent)
                 previous, kernel = old.label, new.label
                 point = self.points[name][kernel]
@@ -699,6 +698,7 @@ class _Gathered:
                 known = point.comparison if own and other is record else None
                 comparison = known or compare_arms(method, old, new)
                 self.points[name][kernel] = replace(point, previous=previous, comparison=comparison)
+                steps: Iterable[SurveyStep] = ()
                 if comparison.verdict is not Verdict.SAME or comparison.within:
                     two = [*enumerate((old, new))]
                     arms = tuple(structs.replace(one.arm, index=at) for at, one in two)
@@ -706,22 +706,24 @@ class _Gathered:
                     run = structs.replace(record, arms=arms, trials=tuple(trials))
                     (ladder,) = ladders(run, method)
                     steps = _steps(run, ladder, method.step_percent)
-                    self._add_steps(steps, record, alone=other is not record)
+                found = self._of_lab(steps, record, name, alone=other is not record)
+                self.steps[name, previous, kernel] = new.ok, found
 
 
 _OF_KERNELS = ("arch", "flavour")  # asked for with a machine: the lab has lines of kernels for them
 
 
-def _of_one_machine(every: Sequence[RunRecord]) -> tuple[list[_Used], str, tuple[str, ...]]:
+def _of_one_machine(
+    every: Sequence[RunRecord],
+) -> tuple[list[Report[Measure]], str, tuple[str, ...]]:
     left_out: list[str] = []
-    machines: list[tuple[str, _Used]] = []
+    machines: list[tuple[str, Report[Measure]]] = []
     weight: Counter[str] = Counter()
     for record in every:
         if not record.instrument.traits.repeats:
             left_out.append(f"{record.run_id}: it is of times, and these pages are of counts")
             continue
-        evidence = gathered(record, CountMethod())
-        found = report(record, known=evidence)
+        found = report(record)
         told = {machine.told for ladder in found.ladders for machine in ladder.machines}
         if len(told) != 1:
             why = "it has no value yet" if not told else "its trials were on several machines"
@@ -731,17 +733,17 @@ def _of_one_machine(every: Sequence[RunRecord]) -> tuple[list[_Used], str, tuple
         usual = structs.asdict(MachineSettings()) | {one: asked[one] for one in _OF_KERNELS}
         own = [f"{name} {n}" for name, n in asked.items() if n != usual[name]]
         machine = ", ".join([*told, *own])
-        machines.append((machine, _Used(evidence=evidence, found=found)))
+        machines.append((machine, found))
         weight[machine] += sum(bool(r.total) for one in found.ladders for r in one.rungs)
     if not weight:
         return [], "", tuple(left_out)
     chosen = weight.most_common(1)[0][0]
-    used, programs = list[_Used](), dict[str, str]()
+    used, programs = list[Report[Measure]](), dict[str, str]()
     for machine, one in machines:
         if machine != chosen:
-            left_out.append(f"{one.found.record.run_id}: counted on another machine ({machine})")
-        elif apart := _another_program(one.found.record, programs):
-            left_out.append(f"{one.found.record.run_id}: {apart} was another program")
+            left_out.append(f"{one.record.run_id}: counted on another machine ({machine})")
+        elif apart := _another_program(one.record, programs):
+            left_out.append(f"{one.record.run_id}: {apart} was another program")
         else:
             used.append(one)
     return used, chosen, tuple(left_out)
@@ -760,25 +762,25 @@ def _programs(record: RunRecord) -> Iterator[tuple[str, str]]:
         yield trial.workload, known.program_sha256 if known else ""
 
 
-def _points(record: RunRecord, ladder: Ladder[Measure]) -> Iterator[HistoryPoint]:
-    several = len(ladder.phases) > 1
-    for rung in ladder.rungs:
-        yield HistoryPoint(
-            kernel=rung.label,
-            value=rung.total.per_operation if rung.total else None,
-            phases=tuple((one.phase, one.per_operation) for one in rung.phases) if several else (),
-            note="" if rung.total else "not supported" if rung.skipped else "no value",
-            previous=rung.previous or "",
-            comparison=rung.comparison if rung.total else None,
-            run_id=record.run_id,
-        )
+def _point(record: RunRecord, rung: Rung[Measure]) -> HistoryPoint:
+    several = len(rung.phases) > 1
+    return HistoryPoint(
+        kernel=rung.label,
+        value=rung.total.per_operation if rung.total else None,
+        phases=tuple((one.phase, one.per_operation) for one in rung.phases) if several else (),
+        note="" if rung.total else "not supported" if rung.skipped else "no value",
+        previous=rung.previous or "",
+        comparison=rung.comparison if rung.total else None,
+        operation=rung.total.operation if rung.total else "",
+        run_id=record.run_id,
+    )
 
 
 def _functions(
     steps: Iterable[LabStep],
     kernels: Sequence[str],
-    arms: dict[str, list[tuple[RunRecord, dict[str, CountEvidence]]]],
-) -> Iterable[FunctionHistory]:
+    arms: Mapping[str, Counted],
+) -> dict[str, FunctionRows]:
     named = {
         name
         for step in steps
@@ -788,19 +790,18 @@ def _functions(
     }
     table: dict[str, dict[str, dict[str, float]]] = {}
     for name, every in arms.items():
-        for _, own in every:
-            for kernel, arm in own.items():
+        for kernel, own in every.items():
+            for _, arm in own:
                 if not arm.total:
                     continue
                 for function, counts in profile(arm, TOTAL).functions.items():
                     if function in named:
                         row = table.setdefault(function, {}).setdefault(name, {})
                         row.setdefault(kernel, counts[0] / arm.total.operations)
-    for function, rows in sorted(table.items()):
-        yield FunctionHistory(
-            name=function,
-            rows=tuple(
-                (name, tuple(own.get(kernel) for kernel in kernels))
-                for name, own in sorted(rows.items())
-            ),
-        )
+    return {
+        function: [
+            (name, tuple(own.get(kernel) for kernel in kernels))
+            for name, own in sorted(rows.items())
+        ]
+        for function, rows in sorted(table.items())
+    }

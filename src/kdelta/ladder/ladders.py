@@ -233,15 +233,12 @@ class RunLadders(Generic[M]):
     planned: int
 
 
-def ladders(
-    record: Run, method: Method[M], known: Sequence[ScenarioEvidence[M]] | None = None
-) -> tuple[Ladder[M], ...]:
+def ladders(record: Run, method: Method[M]) -> tuple[Ladder[M], ...]:
     """A ladder for each scenario at each point of the matrix.
 
     The verdicts on one pair of arms, over all of them, are one family (Method.family).
     """
-    every = gathered(record, method) if known is None else known
-    own = [(one, _rungs(one.part, one.arms, method)) for one in every]
+    own = [(one, _rungs(one.part, one.arms, method)) for one in gathered(record, method)]
     families: dict[tuple[str, str | None], list[Comparison]] = {}
     for rung in (rung for _, rungs in own for rung in rungs):
         if rung.comparison:

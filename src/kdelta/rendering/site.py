@@ -13,7 +13,7 @@ import shlex
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, groupby
+from itertools import chain, groupby, starmap
 from typing import Any
 from urllib.parse import quote
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
@@ -21,12 +21,12 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from kdelta.analysis.calls import CallExplanation
 from kdelta.analysis.explanation import TOP, Explanation, shortened
 from kdelta.analysis.lab import (
-    FunctionHistory,
+    FunctionRows,
     HistoryPoint,
     Lab,
     LabStep,
-    Pair,
     PairRow,
+    Pairs,
     ScenarioHistory,
 )
 from kdelta.analysis.work import KindDelta, WorkExplanation
@@ -63,17 +63,17 @@ _SCRIPTED = ("grid", "pairs", "steps", "functions")  # pages that are sorted or 
 _ATOM = "http://www.w3.org/2005/Atom"
 
 
-def _function_table(function: FunctionHistory, kernels: Sequence[str]) -> dict[str, Any]:
+def _function_table(function: FunctionRows, kernels: Sequence[str]) -> dict[str, Any]:
     """Of all kernels, oldest first.
 
     kernels: the first, and those at which a figure is another than at the kernel before.
     rows: scenarios that have the same figures, and these; "" where it did not run.
     """
-    figures = [[_figure(cell) for cell in cells] for _, cells in function.rows]
+    figures = [[_figure(cell) for cell in cells] for _, cells in function]
     columns = list(zip(*figures, strict=True))
     told = [at for at, own in enumerate(columns) if at == 0 or own != columns[at - 1]]
     alike: dict[tuple[str, ...], list[str]] = {}
-    for (name, _), cells in zip(function.rows, figures, strict=True):
+    for (name, _), cells in zip(function, figures, strict=True):
         alike.setdefault(tuple(cells[at] for at in told), []).append(name)
     return {
         "kernels": tuple(kernels[at] for at in told),
@@ -137,9 +137,7 @@ def _why(own: Stretch) -> str:
     return f"{text}; then as much on {others}" if others else text
 
 
-def pair_table(
-    kernels: Sequence[str], pairs: Sequence[Pair], page: Callable[[str], str]
-) -> dict[str, Any]:
+def pair_table(kernels: Sequence[str], pairs: Pairs, page: Callable[[str], str]) -> dict[str, Any]:
     """All pairs.  page: of a scenario, by its name.
 
     words: what a letter means ("-": not compared, or not counted on both).  reasons: of "U" and
@@ -154,9 +152,9 @@ def pair_table(
     """
     places = {kernel: at for at, kernel in enumerate(kernels)}
     own: dict[str, dict[tuple[int, int], PairRow]] = defaultdict(dict)
-    for pair in pairs:
-        for row in pair.rows:
-            own[row.name][places[pair.old], places[pair.new]] = row
+    for (old, new), rows in pairs.items():
+        for row in rows:
+            own[row.name][places[old], places[new]] = row
     reasons: dict[tuple[str, ...], int] = {}
     told = [
         _pair_scenario(name, page(name), own[name], len(kernels), reasons) for name in sorted(own)
@@ -299,8 +297,7 @@ class _Site:
         self._steps: dict[tuple[str, str, str], dict[str, LabStep]] = defaultdict(dict)
         for one in (*lab.steps, *lab.left_open):
             own = one.explanation
-            self._steps[one.name, own.old, own.new].setdefault(own.phase, one)
-        self._functions = {one.name for one in lab.functions}
+            self._steps[one.called, own.old, own.new].setdefault(own.phase, one)
         self._named: dict[str, str] = {}  # functions of a step, by its page
 
     def pages(self) -> Iterator[_Page]:
@@ -309,15 +306,15 @@ class _Site:
         yield (grid := self._grid())
         yield self._all_steps(grid[2]["sentence"], grid[2]["verdict"])
         yield self._all_pairs()
-        links = [(one.name, _function(one.name)) for one in lab.functions]
-        names, said = [name for name, _ in links], f"{plural(len(links), 'function')}."
+        links = [(name, _function(name)) for name in lab.functions]
+        names, said = [*lab.functions], f"{plural(len(links), 'function')}."
         title = "Functions that steps name"
         yield _page("functions.html", "functions", title, names, said, links=links)
         left_out = plural(len(lab.left_out), "other")
         said = f"{plural(len(lab.runs), 'run')} of one machine, {left_out} left out."
         yield _page("runs.html", "runs", "Runs", lab.runs, said)
         yield from map(self._history, lab.scenarios)
-        yield from map(self._function_page, lab.functions)
+        yield from starmap(self._function_page, lab.functions.items())
 
     def _summary(
         self, changes: Iterable[LabStep], over: str, cells: Iterable[dict[str, str]]
@@ -418,11 +415,11 @@ class _Site:
         kernels, pairs = self._lab.kernels, self._lab.pairs
         data = pair_table(kernels, pairs, _scenario)
         known = {}
-        for pair in pairs:
-            letters = Counter(_letter(row.comparison) for row in pair.rows)
-            told = [f"{sum(letters[one] for one in 'RIP')} of {len(pair.rows)}"]
+        for pair, rows in pairs.items():
+            letters = Counter(_letter(row.comparison) for row in rows)
+            told = [f"{sum(letters[one] for one in 'RIP')} of {len(rows)}"]
             told += [f"{letters[one]} {data['words'][one]}" for one in "UX" if letters[one]]
-            known[pair.old, pair.new] = ", ".join(told)
+            known[pair] = ", ".join(told)
         changed = ((one.explanation.old, one.explanation.new) for one in self._lab.steps)
         begin = next((two for two in changed if two in known), next(reversed(known), ()))
         return _page(
@@ -445,7 +442,7 @@ class _Site:
             own, page = step.explanation, _step(step)
             rows.append({"step": step, "href": page, "functions": self._named[page]})
             told = picked(own, ("old", "new", "phase", "ratio"), ratio=own.comparison.ratio)
-            data.append({"scenario": step.name, **told, "page": page})
+            data.append({"scenario": step.called, **told, "page": page})
         return _page("steps.html", "steps", "Steps", data, said, verdict=verdict, rows=rows)
 
     def _step(self, step: LabStep) -> _Page:
@@ -453,7 +450,7 @@ class _Site:
         told = sum(abs(row.delta) >= least for row in every[:TOP])  # the largest are first
         own = shortened(step.explanation, told)
         rows = [
-            (name, f"../{_function(name)}" * (name in self._functions), delta, cells[:4])
+            (name, f"../{_function(name)}" * (name in self._lab.functions), delta, cells[:4])
             for name, _, delta, cells in explain.function_cells(own)
         ]
         detail = self._details(step)
@@ -470,7 +467,7 @@ class _Site:
         return _page(
             _step(step),
             "step",
-            f"{step.name}: {own.old} to {own.new}",
+            f"{step.called}: {own.old} to {own.new}",
             data,
             said,
             verdict=judged.verdict,
@@ -485,17 +482,16 @@ class _Site:
             **beside,
         )
 
-    def _function_page(self, function: FunctionHistory) -> _Page:
+    def _function_page(self, name: str, function: FunctionRows) -> _Page:
         table = _function_table(function, self._lab.kernels)
         told, rows, count = [], [], 0
         for names, cells in table["rows"]:
             told.append([names, [float(cell) if cell else None for cell in cells]])
-            rows.append(([(name, f"../{_scenario(name)}") for name in names], cells))
+            rows.append(([(one, f"../{_scenario(one)}") for one in names], cells))
             count += len(names)
-        data = {"name": function.name, "kernels": table["kernels"], "rows": told}
+        data = {"name": name, "kernels": table["kernels"], "rows": told}
         said = f"{plural(count, 'scenario')} execute{'s' * (count == 1)} it."
-        path = _function(function.name)
-        return _page(path, "function", function.name, data, said, table=table, rows=rows)
+        return _page(_function(name), "function", name, data, said, table=table, rows=rows)
 
     def feed(self, address: str) -> str:
         """Atom (RFC 4287): the steps, newest run first."""
@@ -510,7 +506,7 @@ class _Site:
             own = step.explanation
             entry = SubElement(root, "entry")
             SubElement(entry, "title").text = printable(_said(step, ":"))
-            key = slug(step.name, own.old, own.new, own.phase)
+            key = slug(step.called, own.old, own.new, own.phase)
             SubElement(entry, "id").text = f"urn:kdelta:step:{key}"
             SubElement(entry, "updated").text = printable(step.created)
             SubElement(entry, "link", href=printable(f"{address}/{_step(step)}"))
@@ -523,7 +519,7 @@ def _said(step: LabStep, mark: str = ",") -> str:
     own = step.explanation
     size = change(own.comparison.ratio, "instructions")
     phase = f", phase {own.phase}" * (own.phase != TOTAL)
-    return f"{step.name}{phase}{mark} {size} from {own.old} to {own.new}"
+    return f"{step.called}{phase}{mark} {size} from {own.old} to {own.new}"
 
 
 def _functions(own: Explanation, calls: CallExplanation | None) -> str:
@@ -550,7 +546,7 @@ def _function(name: str) -> str:
 
 def _step(step: LabStep) -> str:
     own = step.explanation
-    return f"step/{slug(step.name, own.old, own.new, own.phase)}.html"
+    return f"step/{slug(step.called, own.old, own.new, own.phase)}.html"
 
 
 def _figure(value: float | None) -> str:
@@ -573,6 +569,7 @@ _JUDGED = (
     "verdict", "reasons", "crossing", "options", "proven", "differences", "signless", "ratio",
     "spread",
 )  # fmt: skip
+_OF_STEP = ("name", "run_id", "kernels", "point", "created", "phases")
 _BRANCHES = 24  # lines of the tree
 _OF_BRANCH = ("delta", "own", "calls", "path")
 _NARROWEST = 0.004  # share of a flame graph's width: a page is one of many
@@ -644,7 +641,7 @@ def _step_document(step: LabStep, detail: StepDetail, beside: Mapping[str, Any])
     """As JSON.  Of functions, old and new are instructions per window; null: it did not run."""
     own = shortened(step.explanation, TOP)
     return {
-        **picked(step, ("name", "run_id", "kernels", "point", "created", "phases")),
+        **picked(step, _OF_STEP, name=step.called),
         "alone": step.alone or None,
         **picked(own, _TOLD, audited=own.audited or None),
         "comparison": picked(own.comparison, _JUDGED),
