@@ -92,7 +92,7 @@ def test_four_boots_are_too_few_and_five_can_decide() -> None:
     assert few.ratio == pytest.approx(1.5, abs=0.02)
     assert few.reasons[0].startswith("in these boots +50.14 % (")
     assert "4 boots of 4 planned" in few.reasons[0]
-    assert "at least 5 boots an arm, 1 more" in few.reasons[0]
+    assert "each arm needs at least 5 boots, 1 more" in few.reasons[0]
     assert compare(*pair(0.5, n=5), grade=GUEST).verdict is Verdict.REGRESSION
 
 
@@ -181,7 +181,7 @@ def test_rounds_of_few_boots_are_of_these_boots_only(boots: int, change: float) 
         assert found.verdict is Verdict.UNDECIDED
         assert found.in_these_boots
         assert found.reasons[0].startswith("in these boots ")
-        assert "not more rounds" in found.reasons[0]
+        assert "more rounds of one boot do not count" in found.reasons[0]
         assert found.more == 5 - max(boots, 1)
         assert found.ratio == pytest.approx(1 + change, abs=0.01)
         assert Trap.REPLICATE in traps(found)
@@ -193,7 +193,7 @@ def test_a_round_of_an_unknown_boot_makes_no_replicates_of_the_others() -> None:
     assert compare(old, new, grade=Grade.METAL_TIME).replicates == 6
     found = compare(old, some, grade=Grade.METAL_TIME)
     assert found.in_these_boots
-    assert "new has 30 process rounds of unknown boots; at least 5 boots" in found.reasons[0]
+    assert "30 process rounds in an unknown number of boots; each arm needs" in found.reasons[0]
 
 
 def test_rounds_of_five_boots_are_five_values() -> None:

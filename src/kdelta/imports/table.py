@@ -30,7 +30,6 @@ from kdelta.imports.record import (
     Roles,
     SourceFile,
     audited,
-    in_order,
 )
 from kdelta.metric import Assume, Better, Metric, ReplicateUnit
 from kdelta.printable import few, known, meant, printable, quoted
@@ -415,10 +414,6 @@ def read(number: int, source: SourceFile, mapping: Mapping) -> Contents:
         cause = f"the order of the mapping does not name {_listed(left[:5])}"
         action = "name every arm in order, oldest first"
         raise SpecError(cause, place=source.name, action=action)
-    if len(names) > 1 and not order and roles is None and in_order(names) is None:
-        told = ", ".join(map(toml_text, names[:10]))
-        action = f"write order = [{told}] into the mapping, oldest first, or give [roles]"
-        raise SpecError("nothing says which arm is the old one", place=source.name, action=action)
     shared = ArmFacts(
         arm="", group=(), replicate=mapping.unit_of_replicate, planned=mapping.planned
     )

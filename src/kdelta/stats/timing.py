@@ -20,7 +20,7 @@ from kdelta.verdict.comparison import Caution, Comparison, Sandwich, Share, Summ
 if TYPE_CHECKING:
     from kdelta.stats.brunner_munzel import Shift
 
-OF_UNKNOWN = "of unknown boots"
+OF_UNKNOWN = "in an unknown number of boots"
 TOLERANCE = 0.03
 ALPHA = 0.01
 MAX_DRIFT = 0.03
@@ -234,8 +234,9 @@ def _doubt(arms: Sequence[Series]) -> tuple[str, int | None]:
             if count < MIN_REPLICATES:
                 told.append(f"{arm.arm} has {beside}")
         text = "; ".join(told)
-        needed = f"at least {MIN_REPLICATES} boots an arm, {lacking} more"
-        return f"{text}; {needed}{', not more rounds' if rounds else ''}", lacking
+        text += f"; each arm needs at least {MIN_REPLICATES} boots"
+        text += f", {lacking} more" if OF_UNKNOWN not in text else ""
+        return f"{text}{': more rounds of one boot do not count' if rounds else ''}", lacking
     if len(arms) == 2 and detectors.interleaved(arms) is False:
         text = "the arms were measured one after the other: drift and change cannot be told apart;"
         return f"{text} interleave them, or repeat the old arm after the new (A/B/A)", None
