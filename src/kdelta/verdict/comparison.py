@@ -502,8 +502,7 @@ def _decide(old: CountReading, new: CountReading, step_percent: float) -> tuple[
     if spread and abs(size - threshold) < spread:
         return Verdict.UNDECIDED, (
             f"the difference of {each[1]} per {old.operation} is nearer to the threshold of"
-            f" {step_percent:g} % ({each[2]}) than the spread of {each[0]}: choose another"
-            " --step-percent"
+            f" {step_percent:g} % ({each[2]}) than the spread of {each[0]}"
         )
     percent = f"{100 * size / old.value:.3g} %" if old.value else f"{size} from 0"
     if size <= threshold:
