@@ -190,7 +190,7 @@ def test_too_few_seeds_of_a_file_of_ones_own_decide_nothing_but_same() -> None:
     assert judged(reading(1000, unvaried=True), reading(1001)).verdict is Verdict.SAME
     found = judged(reading(1000), reading(2000, unvaried=True))
     assert found.verdict is Verdict.UNDECIDED
-    assert "3 (--rounds 3) vary them" in found.reasons[0]
+    assert "count with 3 seeds (--rounds 3)" in found.reasons[0]
 
 
 def seeded(*values: int, first: int = 0, bulks: tuple[int, ...] = ()) -> CountReading:

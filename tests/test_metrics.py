@@ -147,7 +147,7 @@ COMPILERS = {"6.16.12": {"compiler": "gcc (a) 13.1.0"}, "6.17.13": {"compiler": 
         (moved([0, 0, 0], [1, 1, 1]), Verdict.REGRESSION, "from 0"),
         (moved([2, 3, 2], [3, 2, 4]), Verdict.UNDECIDED, "is 3 lines per page, and"),
         (moved([2, 3, 4], [3, 4, 5]), Verdict.REGRESSION, "in each of 3 seeds by +1"),
-        (moved([2, 2], [3, 3]), Verdict.UNDECIDED, "of fewer than 3 seeds"),
+        (moved([2, 2], [3, 3]), Verdict.UNDECIDED, "count with 3 seeds"),
         (with_kernels(moved([2] * 3, [3] * 3), lambda arm: COMPILERS[arm.label]),
          Verdict.UNDECIDED, "compilers differ"),
         (with_results(moved([2] * 3, [3] * 3), lambda one: {"state": (BROKEN,) * one.arm}),

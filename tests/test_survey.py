@@ -133,9 +133,12 @@ def test_a_change_of_too_few_seeds_says_so() -> None:
         label: [records.result(records.Trial(per_page=per_page, functions=named))]
         for label, per_page in (("6.16.12", 300.0), ("6.17.13", 305.0))
     }
-    shown = " ".join(text(surveyed(records.run(arms))).split())
-    assert "+2%?" in shown
-    assert "of fewer than 3 seeds" in shown
+    record = records.run(arms)
+    assert "+2%?" in text(surveyed(record))
+    told = page.plain(show.show(surveyed(record).report))
+    assert told.endswith("toggle_64m --kernels 6.16,6.17 --rounds 3`\n")
+    other = replace(record, study=spec.with_settings(record.study, cpus=2))
+    assert "With 3" not in page.plain(show.show(surveyed(other).report))
     assert "seeds" not in text(surveyed(records.run(arms), step_percent=5.0))
 
 

@@ -112,7 +112,7 @@ def test_seeds_are_added_where_only_the_whole_may_be_chance(
     held = json.loads(CliRunner().invoke(cli, [*words, "--json"]).stdout)
     assert held["sentences"][0] in " ".join(told.stdout.split())
     assert held["step"]["new"] == held["ladders"][0]["rungs"][-1]["arm"] == "6.18.15"
-    assert "3 (--rounds 3) have other memory free in each." in " ".join(told.stdout.split())
+    assert "count with 3 seeds (--rounds 3)." in " ".join(told.stdout.split())
 
 
 def test_a_later_kernel_that_cannot_be_compared_leaves_it_open() -> None:

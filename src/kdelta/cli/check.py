@@ -172,19 +172,19 @@ def check(
     Exits with 0 for ACCEPT, 1 for REJECT (a path got longer by more than
     the tolerance), 4 for UNDECIDED.
     """
-    means = given["means"]
+    means, runs = given["means"], given.pop("runs")  # "Again:" names a page below runs
     for words in claims:
         parse(words)  # a mistake in an option is reported before a source is fetched
     scenarios, uncelled = _scenarios(only, also, pages, field=field, probe=probe)
     _look_at(scenarios, probe)
-    before = _before(against, given["runs"], probe)
+    before = read(against if against.exists() else runs / against, probe) if against else None
     arches = [n for n in dict.fromkeys(options.words(arch)) if architectures.of(n).debian != HOME]
     asked, alone = _base(given.pop("base"), given["config"])
     whole = bool(asked.path) or not alone
     own = _own(built, alone=alone and not arches)
     for one in (HOME, *arches):
         _check_tools(asked, one, probe)
-    with _kept(given.pop("runs"), means) as (folder, command), reporting() as progress:
+    with _kept(runs, means) as (folder, command), reporting() as progress:
         with _opened(series, asked, claims, trust=means.trust) as found_on:
             source = tree_reference.located(asked, progress=progress)
             if source != asked:
@@ -206,11 +206,6 @@ def check(
         page = checking.page(arches, claimed, before, _elsewhere(str(against or "")), progress)
     click.echo(_FORMS[form](page), nl=False)
     click.get_current_context().exit(_STATUS[page.decision])
-
-
-def _before(page: Path | None, runs: Path, probe: str | None) -> CheckPage | None:
-    """The page of an earlier check: a file, or below --runs, as "Again:" names it."""
-    return read(page if page.exists() else runs / page, probe) if page else None
 
 
 def _ahead(

@@ -391,7 +391,8 @@ def questions(phases: Sequence[PhaseCounts]) -> str:
 def left_open(found: Comparison, *whys: str) -> Comparison:
     """A comparison that each of these leaves open; as it is without any."""
     reason = "; but ".join(("; ".join(found.reasons), *whys))
-    return replace(found, verdict=Verdict.UNDECIDED, reasons=(reason,)) if whys else found
+    open_ = replace(found, verdict=Verdict.UNDECIDED, reasons=(reason,), few_seeds=False)
+    return open_ if whys else found
 
 
 def differences(old: Sequence[PhaseCounts], new: Sequence[PhaseCounts]) -> list[str]:

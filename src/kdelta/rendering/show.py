@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import replace
 
 from kdelta.analysis.findings import (
     FigureTable,
@@ -28,6 +31,7 @@ from kdelta.procfs import compiler_short
 from kdelta.rendering import times
 from kdelta.rendering.formats import COUNTED, Cell, View, json_fields, picked
 from kdelta.sample import TOTAL, Instrument
+from kdelta.study import spec
 from kdelta.table import counts
 from kdelta.table.columns import (
     ABSENT,
@@ -48,7 +52,8 @@ from kdelta.table.columns import (
     tables_that_fit,
 )
 from kdelta.table.ladders import LadderView, page
-from kdelta.verdict.comparison import Verdict
+from kdelta.verdict.comparison import LEAST_SEEDS, Verdict
+from kdelta.workload import is_file
 
 if TYPE_CHECKING:
     from kdelta.analysis.calls import Cause
@@ -70,12 +75,26 @@ def show(report: Report[Any], *, details: bool = True, kept: Kept | None = None)
     with suppress(SpecError):  # of a run that was told to keep them, and did not
         tables += [*_within(report, kept, details=details)] if kept else []
     lines = page(report, _PAGES[instrument], tables, details=details)
-    return [*lines, *(_details(report) if details else _where_more(report.run_id))]
+    lines += _details(report) if details else _where_more(report.run_id)
+    return [*lines, *_deciding(report)]
 
 
 def _where_more(run_id: str) -> Iterator[Line]:
     told = f"machine, legend, builds, limits: `kdelta show {run_id} --details`"
     yield from ((), *paragraph(told, Tone.FAINT))
+
+
+def _deciding(report: Report[Any]) -> Iterator[Line]:
+    """The command that counts what lacks seeds again, where it needs no more words than these."""
+    study = report.record.study
+    every = [(one, rung) for one in (*report.ladders, *report.beside) for rung in one.rungs]
+    few = [one for one, rung in every if rung.comparison and rung.comparison.few_seeds]
+    usual = spec.from_arguments(study.scenarios, study.kernels, rounds=study.plan.rounds)
+    if replace(usual, name=study.name, title=study.title) == study:
+        names = dict.fromkeys(one.reference for one in few if not is_file(one.workload))
+        words = [*names, "--kernels", ",".join(study.kernels), "--rounds", f"{LEAST_SEEDS}"]
+        told = f"With {LEAST_SEEDS} seeds: `kdelta run {shlex.join(words)}`"
+        yield from ((), *paragraph(told)) if names else ()
 
 
 def _details(report: Report[Any]) -> Iterator[Line]:
@@ -173,11 +192,8 @@ _COUNT_HEAD: tuple[str, ...] = (
 
 
 def _count_data(report: Report[Measure]) -> dict[str, Any]:
-    return picked(
-        report,
-        _REPORT_FIELDS,
-        ladders=[*map(_ladder_data, report.ladders)],
-    ) | ({"lines": [*map(_ladder_data, report.beside)]} if report.beside else {})
+    data = picked(report, _REPORT_FIELDS, ladders=[*map(_ladder_data, report.ladders)])
+    return data | ({"lines": [*map(_ladder_data, report.beside)]} if report.beside else {})
 
 
 def _ladder_data(ladder: Ladder[Measure]) -> dict[str, Any]:
@@ -429,14 +445,11 @@ def show_survey(found: Survey, *, details: bool = True) -> list[Line]:
         left = f"{report.done}/{report.planned} trials done; resume with: kdelta resume"
         lines += paragraph(f"{left} {report.run_id}", Tone.WARN)
     lines += [*_survey_lines(report), *_survey_steps(found), (), *_survey_table(found)]
-    if details:
-        lines += _survey_legend(found)
-    else:
-        lines += paragraph("; ".join(_survey_marks(found)), Tone.FAINT)
+    marks = paragraph("; ".join(_survey_marks(found)), Tone.FAINT)
+    lines += _survey_legend(found) if details else marks
     lines += _survey_builds(found)
-    if not details:
-        return [*lines, *_where_more(report.run_id)]
-    return [*lines, *_facts(report), *_limits(report)]
+    lines += (*_facts(report), *_limits(report)) if details else _where_more(report.run_id)
+    return lines
 
 
 def _survey_table(found: Survey) -> Iterator[Line]:

@@ -174,7 +174,7 @@ class Comparison:
     differences: what else of their builds differs, and is no commit.
     Of counts: difference, spread and handled (the difference in bytes by string instructions), per
     operation.  signless: why these bytes keep the difference from having a sign, "" where it has;
-    rarely: why windows of another length do.
+    rarely: why windows of another length do.  few_seeds: nothing but LEAST_SEEDS is lacking.
     failing: which system calls of the windows return errors, "" for none.  within: phases and calls
     that do not go as the sum does, "" for none.
     Of times: low..high, the interval of the ratio at 1 - alpha, and ratio within it.  mean_ratio,
@@ -200,6 +200,7 @@ class Comparison:
     spread: float | None = None
     handled: float | None = None
     signless: str = ""
+    few_seeds: bool = False
     rarely: str = ""
     low: float | None = None
     high: float | None = None
@@ -269,19 +270,10 @@ def compare(
         reason += told
     if by_hits := _by_hits(old, new, verdict, step_percent):
         verdict, reason = Verdict.UNDECIDED, f"{verdict} over all layouts ({reason}), {by_hits}"
-    if verdict.is_step and _may_be_of_memory(old, new, unseen_percent):
+    chance = _chance(old, new, unseen_percent) if verdict.is_step else ""
+    if chance:
         verdict = Verdict.UNDECIDED
-        reason += (
-            f", of fewer than {LEAST_SEEDS} seeds, in a path that takes or frees memory: what was"
-            f" free at boot moves that by up to {unseen_percent:g} %;"
-            f" {LEAST_SEEDS} (--rounds {LEAST_SEEDS}) have other memory free in each"
-        )
-    if verdict.is_step and (old.unvaried or new.unvaried):
-        verdict = Verdict.UNDECIDED
-        reason += (
-            f", of fewer than {LEAST_SEEDS} seeds: addresses, random numbers, free memory or ticks"
-            f" may have a part in it; {LEAST_SEEDS} (--rounds {LEAST_SEEDS}) vary them"
-        )
+        reason += f"; but {chance}: count with {LEAST_SEEDS} seeds (--rounds {LEAST_SEEDS})"
     open_already = verdict is Verdict.UNDECIDED
     apart = "" if open_already else _rarely_apart(old, new, verdict, step_percent)
     if apart:
@@ -296,6 +288,7 @@ def compare(
         spread=(old.spread + new.spread) / old.operations,
         handled=(new.handled - old.handled) / old.operations,
         signless=signless,
+        few_seeds=bool(chance) and not signless,
         rarely=apart,
     )
 
@@ -339,11 +332,16 @@ def _operation_obstacles(old: CountReading | None, new: CountReading | None) -> 
     return [f"operations per window differ: {was} against {now}"] if was != now else []
 
 
-def _may_be_of_memory(old: CountReading, new: CountReading, unseen_percent: float) -> bool:
+def _chance(old: CountReading, new: CountReading, unseen_percent: float) -> str:
+    """What may make a step of few seeds, "" where nothing may."""
     pairs = (old, new), (old.if_none_is_hit, new.if_none_is_hit)
-    return (old.few_seeds or new.few_seeds) and any(
+    if (old.few_seeds or new.few_seeds) and any(
         100 * abs(now.value - was.value) <= unseen_percent * was.value for was, now in pairs
-    )
+    ):
+        return f"which memory was free at boot can move it by up to {unseen_percent:g} %"
+    if old.unvaried or new.unvaried:
+        return "addresses, random numbers, free memory or ticks may have a part in it"
+    return ""
 
 
 def _rarely_apart(
