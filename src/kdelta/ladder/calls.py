@@ -15,6 +15,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import TypeVar
 
+from kdelta.metric import plural
 from kdelta.printable import few
 from kdelta.sample import (
     EMULATED,
@@ -297,7 +298,7 @@ def clocks(old: Arm, new: Arm, phase: str, *, timers: bool) -> Iterator[str]:
     timers: one is set while they run, whose signal may end one.
     """
     phases = [*chain(*old, *new)]
-    reads: dict[str, int] = {}
+    reads: dict[str, tuple[int, int]] = {}  # how often, in how many windows
     for own in phases:
         limits = ((own.outside or {}).get(name) for name in {*_LIMITS} - {*own.by_design})
         told = {n for row in limits if row for n in row[:2]}
@@ -306,12 +307,14 @@ def clocks(old: Arm, new: Arm, phase: str, *, timers: bool) -> Iterator[str]:
         for name, times in (own.clock or {}).items() if asked else ():
             meant = name.removesuffix(OUTSIDE) in own.by_design
             if not meant and not name.endswith(OF_LOADER):
-                reads[name] = max(times, reads.get(name, 0))
+                reads[name] = max((times, len(own.user)), reads.get(name, (0, 0)))
     each = [
-        f"{_TELLS.get(name, name)} {n} times" for name, n in reads.items() if OUTSIDE not in name
+        f"{_TELLS.get(name, name)} {plural(n, 'time')} in {plural(windows, 'window')}"
+        for name, (n, windows) in reads.items()
+        if OUTSIDE not in name
     ]
     named = ", ".join([*each, *["a timer is set, or a limit of time"] * timers])
-    looks = {name.removesuffix(OUTSIDE): n for name, n in reads.items() if OUTSIDE in name}
+    looks = {name.removesuffix(OUTSIDE): n for name, (n, _) in reads.items() if OUTSIDE in name}
     once = {*looks.values()} == {1} and not timers and _executed_alike(old, new)
     if named:
         taken = any("execve" in (own.syscalls or {}) for own in phases)  # what calls no KD_OPS()

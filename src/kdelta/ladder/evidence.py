@@ -505,10 +505,8 @@ def obstacles(method: Method[M], old: ArmEvidence[M], new: ArmEvidence[M]) -> li
         was, now = ([trial.exact.phases for trial in own] for own in (old.used, new.used))
         alike = not any(calls.differences(own[0], each) for own in (was, now) for each in own)
         reasons += calls.differences(was[0], now[0]) if alike else []
-        if _names(old.phases) != _names(new.phases):
-            reasons.append(
-                f"phases differ: {_names(old.phases) or 'none'} against {_names(new.phases)}"
-            )
+        one, other = (", ".join(own.phase for own in side.phases) for side in (old, new))
+        reasons += [f"phases differ: {one or 'none'} against {other}"] if one != other else []
     return reasons
 
 
@@ -560,10 +558,6 @@ def arm_evidence(
         return found
     phases, total = method.measures(found, varied)
     return replace(found, phases=phases, total=total)
-
-
-def _names(measures: Sequence[Measured]) -> str:
-    return ", ".join(measure.phase for measure in measures)
 
 
 def _state(results: Sequence[TrialResult]) -> tuple[State, list[str]]:
