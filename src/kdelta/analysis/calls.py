@@ -581,11 +581,6 @@ def _near(branch: Branch, levels: int) -> int:
     )
 
 
-def is_thunk(function: str) -> bool:
-    """True for what only passes a call or a return on."""
-    return _THUNK.match(function) is not None
-
-
 def _added(trees: Iterable[Sequence[PathNode]]) -> Node:
     """Trees as one, the compiler's clones under their function's name, thunks out of the way."""
     root = Node("")
@@ -597,7 +592,7 @@ def _added(trees: Iterable[Sequence[PathNode]]) -> Node:
             own = above if above.function == DEEPER else above.children.setdefault(name, Node(name))
             own.calls += node.calls
             own.own += node.insns
-            places.append((above, depth) if is_thunk(name) else (own, depth + 1))
+            places.append((above, depth) if _THUNK.match(name) else (own, depth + 1))
     return root
 
 

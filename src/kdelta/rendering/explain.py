@@ -374,6 +374,8 @@ def cause_sentence(cause: Cause, scale: Scale) -> str:
         case CauseKind.MOVED:
             told = f"called in {caller}" if caller else "called from elsewhere"
             no_longer = f"no longer in {pieces}" if pieces else "no longer where it was"
+            if cause.into == (cause.caller,):
+                no_longer = "on other paths than before"
             return f"{name} is {told}, {no_longer}, with all below"
         case CauseKind.TOGETHER:
             return f"{name} and what it calls, {called}: {_parts(cause, scale)}"
