@@ -502,7 +502,7 @@ def test_the_first_line_names_the_calls_that_changed_most(ratio: int) -> None:
     record = run_own(own(*old), own(*new, ratio=ratio))
     found = report(record)
     first, *rest = plain(show_page.show(found, details=False)).split("\n\n")
-    told = "Most changed: page faults 0 -> 60 (new), read 100 -> 140 (x1.400), mmap 900 -> 870 (x0."
+    told = "Most changed per window: page faults 0 -> 60 (new), read 100 -> 140 (x1.400), mmap 900 "
     assert told in " ".join(first.split())
     assert ("brk" in "".join(rest), "brk" in plain(show_page.show(found))) == (False, True)
 
@@ -525,7 +525,7 @@ def test_calls_that_seeds_move_as_far_are_told_as_chance() -> None:
     ]
     found = report(run_own(own(*arms[0]), own(*arms[1], ratio=2)))
     page = plain(show_page.show(found, details=False))
-    assert "Most changed: read 100 -> 140 (x1.400)." in " ".join(page.split())
+    assert "Most changed per window: read 100 -> 140 (x1.400)." in " ".join(page.split())
     assert ("~-30" in page, "~-5" in page, "+40" in page) == (True, True, True)
 
 

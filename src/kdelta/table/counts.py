@@ -208,7 +208,7 @@ def huge_pages(ladder: Ladder[Measure]) -> str:
 def not_meant(ladder: Ladder[Measure]) -> str:
     """What the author of a C file or a program may not have meant, "" where nothing is."""
     others = any(rung.total and rung.total.folders for rung in ladder.rungs)
-    told = "It used the guest's folders of these names, not yours: --file takes small ones."
+    told = "Folders that its arguments name are the guest's, not yours: --file takes small ones."
     each = "KD_OPS(n) behind KD_END() counts per operation." * (ladder.operation == _WINDOW)
     return " ".join(filter(None, (told * others, huge_pages(ladder), each)))
 
@@ -257,7 +257,8 @@ def _most_changed(ladder: Ladder[Measure]) -> str:
             f"{call.strip('[]')} {n[0]:,} -> {n[-1]:,} ({times(n[-1] / n[0]) if n[0] else 'new'})"
             for call, n in sure[:3]
         ]
-        told += f" Most changed: {', '.join(rows)}." * bool(rows)
+        each = " per window" * (ladder.operation not in (_WINDOW, "run"))
+        told += f" Most changed{each}: {', '.join(rows)}." * bool(rows)
     return told
 
 
