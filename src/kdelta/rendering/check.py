@@ -465,9 +465,9 @@ _MEANS = {
 def robot_split(found: RateSplit, row: RobotRow, *, concluded: bool = True) -> str:
     """What the mail's own figures say that its change is made of, and if concluded mostly."""
     told = ", ".join(
-        f"{_PARTS[part]} {round(100 * ratio - 100, 1) + 0.0:+.1f} %"
-        f" ({round(100 * found.shares[part])} % of it)"
+        f"{_PARTS[part]} {percent:+.1f} % ({round(100 * found.shares[part])} % of it)"
         for part, ratio in found.ratios.items()
+        if (percent := round(100 * ratio - 100, 1))
     )
     change = f"the {row.percent:+g} % of {row.metric}"
     share = round(100 * found.shares["path"])
