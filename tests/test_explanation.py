@@ -49,9 +49,7 @@ def test_a_step_without_a_function_and_a_table_without_what_is_nearly_zero() -> 
     found = explain(ladder(), "6.16", "6.17")
     assert found.without(found.functions[0]) == pytest.approx((769.8 - 328) / 401.7)
     shown = shortened(found, 15, least=20 * PAGES)
-    assert USER in {row.function for row in found.functions} - {
-        row.function for row in shown.functions
-    }
+    assert min(abs(row.delta) for row in shown.functions) >= 20 * PAGES
     assert shown.rest
     assert sum(row.delta for row in shown.functions) + shown.rest.delta == found.delta
 

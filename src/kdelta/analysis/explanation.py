@@ -246,11 +246,11 @@ def _compared(
 def shortened(found: Explanation, top: int | None, least: float = 0.0) -> Explanation:
     """The explanation with its first `top` functions, the others as one rest; None: with all.
 
-    least: instructions per window below which a row of both kernels is not listed.
+    least: instructions per window below which a change is not listed.
     """
     if top is None or found.refused or found.delta is None:
         return found
-    listed = [row for row in found.functions if max(row.old or 0, row.new or 0) >= least][:top]
+    listed = [row for row in found.functions if abs(row.delta) >= least][:top]
     names = {row.function for row in listed}
     return replace(
         found,
