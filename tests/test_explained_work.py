@@ -171,7 +171,9 @@ def test_each_sentence_has_its_figures(found: Explanation, work: WorkExplanation
     text = " ".join(told)
     assert f"({(new - old) / PAGES:+.1f}, x{new / old:.3f})" in text
     assert "commit is newly called in walk, once" in text
-    assert "It takes 199 more loads and 1 more atomic instruction. Lines of 64 bytes" in text
+    assert (
+        "It takes 199 more loads and 1 more atomic instruction per page. Lines of 64 bytes" in text
+    )
     assert "+1.0 of struct page (0 -> 1.0, in commit)" in text
     assert all(re.search(r"\d", sentence) for sentence in told[:-1])
 

@@ -500,6 +500,11 @@ def root(tmp_path: Path) -> Path:
 def test_find_run(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [one.name for one in RUNS.folders(root)] == ["b-1", "a-2", "a-1"]
     assert RUNS.find(root, "latest").name == "b-1"
+    second = replace(RunJournal.open(root / "b-1").record(), run_id="a-3")
+    RunJournal.create(root / "a-3", second)  # in the same second
+    os.utime(root / "b-1/run.json", ns=(1, 1))
+    assert RUNS.find(root, "latest").name == "a-3"
+    shutil.rmtree(root / "a-3")
     assert RUNS.find(root, "a-1").name == "a-1"
     assert RUNS.find(root, "b").name == "b-1"
     assert RUNS.find(root / "elsewhere", str(root / "a-2")) == root / "a-2"

@@ -124,7 +124,7 @@ class FolderKind:
         with disk_errors(root):
             known = (path.parent for path in root.glob(f"[!.]*/{self.file}"))
             found = [each for each in known if not each.is_symlink() and not but(each)]
-        return sorted(found, key=lambda each: (self._created(each), each.name), reverse=True)
+        return sorted(found, key=self._created, reverse=True)
 
     def find(self, root: Path, text: str) -> Path:
         """The one of that name, beginning of a name, path, or "latest".  Raises SpecError."""
@@ -148,12 +148,15 @@ class FolderKind:
             action = f"{near}there are {few([each.name for each in known], _SHOWN)}"
         raise SpecError(cause, place=str(root), action=action)
 
-    def _created(self, folder: Path) -> str:
-        """When it was made; "" if that cannot be read, which opening it will explain."""
-        with suppress(StoreError):
+    def _created(self, folder: Path) -> tuple[str, int]:
+        """When it was made, and of one second the order; "" if it cannot be read, which opening it
+        will explain.
+        """
+        with suppress(StoreError, OSError):
+            written = (folder / self.file).stat().st_mtime_ns
             head = read(folder / self.file, _Created)
-            return head.created if head else ""
-        return ""
+            return (head.created if head else "", written)
+        return "", 0
 
 
 class _Created(msgspec.Struct, frozen=True):

@@ -189,7 +189,7 @@ def _kinds(found: Explanation, work: WorkExplanation, scale: Scale) -> str:
     rare = [row for row in own if row.kind not in _PLAIN]
     changed = [*plain, *(row for row in rare if _is_told(row, scale, _RARE))]
     told = [f"{_more(row, scale)}{_handled(found, row, scale)}" for row in changed]
-    return f"It takes {_listed(told)}." if told else ""
+    return f"It takes {_listed(told)} per {found.operation or 'operation'}." if told else ""
 
 
 def _calls(work: WorkExplanation, scale: Scale) -> str:
