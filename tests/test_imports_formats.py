@@ -625,7 +625,6 @@ def test_there_are_at_most_40_names() -> None:
 @pytest.mark.parametrize(
     ("head", "row", "asked"),
     [
-        ("kernel,ns", "{arm},1", "nothing says what was repeated"),
         ("kernel,boot,status,ns", "{arm},1,ok,1", 'success of "status" is blank'),
         ("kernel,boot,metric,value,unit", "{arm},1,x,1,ns", "less or more is better"),
         (
@@ -650,10 +649,14 @@ def test_what_known_names_leave_open_is_asked_for(
     assert 'correct this mapping (docs/imports.md), fill in each ""' in caught.value.sentence()
 
 
-def test_arms_that_are_no_versions_are_asked_for_their_order(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.csv", KNOWN.replace("6.16", "base").replace("6.17", "fix"))
-    with pytest.raises(SpecError, match="the order of the arms is blank"):
+def test_what_was_repeated_may_be_said_beside_the_table(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "a.csv", "kernel,ns\nbase,1\nbase,2\nfix,3\n"
+    )  # judge asks for the order
+    with pytest.raises(SpecError, match="nothing says what was repeated; add --replicate boot"):
         imported(path)
+    _, contents, _ = reader.read([path], repeated="boot")
+    assert {one.replicate for one in contents.arms} == {ReplicateUnit.BOOT}
 
 
 # A mapping.

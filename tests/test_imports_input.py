@@ -86,10 +86,10 @@ def test_a_refused_table_gets_a_command_that_lacks_what_nobody_can_know(
     text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     said = refused(capsys, table(text.encode(), "a b.csv"), "--encoding", "latin-1")
-    assert re.search(r"no mapping says what .*; nothing says .* the unit of .*; the order of", said)
+    assert re.search(r"no mapping says what .*; nothing says .* the unit of .*; nothing", said)
     Path("a b.mapping.toml").touch()  # another's, which stays
     said = refused(capsys, "a b.csv", "--encoding", "latin-1")
-    write, _, again = said.partition("\n")[2].replace('[""]', '["A", "B"]').partition("kdelta ")
+    write, _, again = said.partition("\n")[2].partition("kdelta ")
     known = {"replicate": "boot", "unit": "s", "better": "less", "arm": "tree"}
     for key, value in known.items():
         write = write.replace(f'{key} = ""', f'{key} = "{value}"')

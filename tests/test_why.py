@@ -166,11 +166,14 @@ def test_a_word_means_a_scenario(word: str, means: str) -> None:
 @pytest.mark.parametrize(
     ("word", "told"),
     [
-        ("mincore", "names 6 scenarios; choose one of these: kdelta why SCENARIO 6.16"),
-        ("pipe", "names 15 scenarios; choose one of these: kdelta why"),
+        ("mincore", "names 6 scenarios; choose one: kdelta why SCENARIO 6.16"),
+        ("pipe", "names 15 scenarios; choose one: kdelta why"),
         ("munmapp", "did you mean munmap?"),
         ("mprotekt", "did you mean mprotect?"),
-        ("page faults", "names 46 scenarios; choose one"),
+        (
+            "page faults",
+            "names 46 scenarios; choose one, of these or of kdelta workload list: kdelta",
+        ),
         ("nowhere", "names no scenario"),
     ],
 )

@@ -48,9 +48,18 @@ EXIT_INVALID = 1  # judge: the comparison that was asked for is INVALID
 @click.option(
     "--encoding", default="utf-8", show_default=True, help="How the text of the files is encoded."
 )
+@click.option(
+    "--replicate",
+    type=click.Choice(("boot", "round", "none")),
+    help="What was repeated in a table that needs no other mapping.",
+)
 @options.runs_directory
 def import_command(
-    paths: tuple[Path, ...], mappings: tuple[Path, ...], encoding: str, runs: Path
+    paths: tuple[Path, ...],
+    mappings: tuple[Path, ...],
+    encoding: str,
+    replicate: str | None,
+    runs: Path,
 ) -> None:
     """Store the results in PATH..., files or folders, so that `kdelta judge` can judge them.
 
@@ -61,14 +70,15 @@ def import_command(
     known = [mapping.parse(files.load(path, str(path)).text, str(path)) for path in mappings]
     try:
         with reporting() as progress:
-            sources, contents, kind = reader.read(paths, known, encoding, progress)
+            sources, contents, kind = reader.read(paths, known, encoding, progress, replicate or "")
     except SpecError as error:
         if error.lines:
             stem = Path(error.place).stem
             names = (f"{stem}{number or ''}.mapping.toml" for number in itertools.count())
             file = next(name for name in names if not Path(name).exists())
             given = [word for each in (*mappings, file) for word in ("--mapping", str(each))]
-            words = ["kdelta", "import", *map(str, paths), "--encoding", encoding, *given]
+            words = ["kdelta", "import", *map(str, paths), *given]
+            words += ["--encoding", encoding] * (encoding != "utf-8")
             of = [f"files = [{mapping.toml_text(error.place)}]"] * (paths != (Path(error.place),))
             end = ["END", shlex.join(words)]
             error.lines = [f"cat > {shlex.quote(file)} <<'END'", *of, *error.lines, *end]

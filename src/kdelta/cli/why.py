@@ -107,19 +107,14 @@ def _one(what: str, old: str, new: str) -> str:
     if len(several) < 2:
         return workload.chosen(what)
     words = [word.removesuffix("s") for word in what.lower().split()]
-    several = sorted(several, key=lambda name: -sum(word in name for word in words))
-    shown, wide = several[:_LISTED], max(map(len, several))
-    rest = [f"  and {len(several) - len(shown)} more: kdelta workload list"]
+    shown = sorted(several, key=lambda name: -sum(word in name for word in words))[:_LISTED]
+    wide, rest = max(map(len, shown)), len(several) - len(shown)
+    asked = shlex.join(["kdelta", "why", "SCENARIO", old, new])
+    told = ((name, workload.parse_reference(name)[1].summary) for name in shown)
     raise SpecError(
         f"{quoted(what)} names {len(several)} scenarios",
-        action=f"choose one of these: {shlex.join(['kdelta', 'why', 'SCENARIO', old, new])}",
-        lines=[
-            *(
-                f"  {name:<{wide}}  {short(workload.parse_reference(name)[1].summary, 75 - wide)}"
-                for name in shown
-            ),
-            *rest[: len(several) - len(shown)],
-        ],
+        action=f"choose one{', of these or of kdelta workload list' * bool(rest)}: {asked}",
+        lines=[f"  {name:<{wide}}  {short(said, 75 - wide)}" for name, said in told],
     )
 
 

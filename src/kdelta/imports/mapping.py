@@ -22,7 +22,7 @@ from msgspec import Meta, Struct
 
 from kdelta.errors import SpecError
 from kdelta.files import toml_of
-from kdelta.imports.record import Roles, SourceFile, in_order
+from kdelta.imports.record import Roles, SourceFile
 from kdelta.metric import Assume, Better, Metric, ReplicateUnit
 from kdelta.printable import known, printable, quoted
 
@@ -222,6 +222,9 @@ def parse(text: str, name: str) -> Mapping:
     return found
 
 
+UNKNOWN_REPEATED = "nothing says what was repeated"
+
+
 def _blanks(found: Mapping) -> Iterator[tuple[str, str, str]]:
     """(what is left blank, the line to write, its key)."""
     yield from _wanting(found)
@@ -236,7 +239,7 @@ def _blanks(found: Mapping) -> Iterator[tuple[str, str, str]]:
         yield f"the order has {quoted(doubled[0])} twice", "name each arm once", "order"
     if found.of_table and not found.replicate and _has_figures(found):
         told = 'write replicate = "boot" (a row, or each boot, is one), "round" or "none"'
-        yield "nothing says what was repeated", told, "replicate"
+        yield UNKNOWN_REPEATED, told, "replicate"
 
 
 def _wanting(found: Mapping) -> Iterator[tuple[str, str, str]]:
@@ -343,35 +346,30 @@ def _line_of(key: str, text: str, name: str) -> str:
     return f"{name}: line {lines[0]}" if key and len(lines) == 1 else name
 
 
-def of_known_names(source: SourceFile) -> str:
+def of_known_names(source: SourceFile, repeated: str = "") -> str:
     """The text of a mapping for a table by NAMES; what they do not settle is blank in it ("").
 
-    Where they name no figures, every other column of numbers is a metric without unit; or it is
-    an arm, in a table that has no column left for them.
+    repeated: what was.  Where they name no figures, every other column of numbers is a metric
+    without unit; or it is an arm, in a table that has no column left for them.
     """
     keys, metrics = _settled(source)
     told = metrics or keys.keys() & {"value", "values", "mean", "median"}
     figures = [] if told else list(_figures(source))
     left = [column for column in source.columns if column not in (*NAMES, *figures)]
     wide = len(figures) > 1 and not left and "arm" not in keys
-    arms = [[*dict.fromkeys(source.cells(one))] for one in keys.get("arm", left)]
-    if wide:
-        arms = [figures]
-    elif figures and "metric" in keys:
+    if figures and not wide and "metric" in keys:
         keys["value"] = figures
-    else:
+    elif not wide:
         blank = 'unit = "", better = ""'
         metrics += [f"{_key(one)} = {{ value = {toml_text(one)}, {blank} }}" for one in figures]
     one = wide or (not metrics and keys.keys() & {"value", "values", "mean", "median"})
     summary = not metrics and keys.keys() & {"mean", "median"} and "value" not in keys
-    replicate = next((key for key in ("boot", "round") if key in keys), "none" if summary else "")
-    lines = [f'replicate = "{replicate}"']
+    known = next((key for key in ("boot", "round") if key in keys), "none" if summary else "")
+    lines = [f'replicate = "{repeated or known}"']
     if left and ("arm" in keys or len(left) > 1):
         lines.append(f"ignore = [{', '.join(map(toml_text, left))}]")
     if "metric" in keys:
         lines += ['better = ""'] if "unit" in keys else ['unit = ""', 'better = ""']
-    if "role" not in keys and any(len(each) > 1 and in_order(each) is None for each in arms):
-        lines.append(f'order = [""]{_among(arms[0] if len(arms) == 1 else [])}')
     if keys or not wide:
         lines += ["[columns]", *([] if wide or "arm" in keys else [f'arm = ""{_among(left)}'])]
         lines += _columns(keys)

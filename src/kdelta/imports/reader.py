@@ -66,14 +66,15 @@ def read(
     given: Sequence[mappings.Mapping] = (),
     encoding: str = "utf-8",
     progress: Progress | None = None,
+    repeated: str = "",
 ) -> tuple[tuple[SourceFile, ...], Contents, ImportFormat]:
-    """Sources, contents and the format of what `paths` hold; given: mappings.  SpecError."""
+    """Sources, contents and format of `paths`; given: mappings; repeated: what was.  SpecError."""
     found = found_in(paths)
     texts = [load(path, name, encoding) for path, name in found]
     if sum(source.size for source in texts) > MAX_TOTAL:
         cause = f"more than {MAX_TOTAL // 2**20} MiB"
         raise SpecError(cause, place=str(paths[0]), action="import a part of it")
-    files = _recognised(texts, given, progress)
+    files = _recognised(texts, given, repeated, progress)
     kind = _kind(paths, files)
     labels = labels_of([file.source.name for file in files])
     contents = _contents(files, kind, labels)
@@ -117,7 +118,10 @@ def _check_names(contents: Contents, place: str) -> None:
 
 
 def _recognised(
-    sources: Sequence[SourceFile], given: Sequence[mappings.Mapping], progress: Progress | None
+    sources: Sequence[SourceFile],
+    given: Sequence[mappings.Mapping],
+    repeated: str,
+    progress: Progress | None,
 ) -> list[_File]:
     bundles = {_folder(source) for source in sources if formats.is_raw(source)}
     files = []
@@ -133,12 +137,12 @@ def _recognised(
                 raw = table.table(source)
                 file = replace(file, source=raw, kind=ImportFormat.BUNDLE, members=own)
         elif mapping and mapping.of_table:
-            file = _table(file, mapping, progress)
+            file = _table(file, mapping, repeated, progress)
         elif (kind := _format(source)) is ImportFormat.TABLE:
             if mapping:
                 cause = f"the mapping names no column of {printable(source.name, 60)} as the arm"
                 raise SpecError(cause, place="--mapping", action=mappings.NO_ARM)
-            file = _table(file, None, progress)
+            file = _table(file, None, repeated, progress)
         else:
             file = replace(file, kind=kind)
         files.append(file)
@@ -150,11 +154,13 @@ def _folder(source: SourceFile) -> str:
     return source.name.rpartition("/")[0]
 
 
-def _table(file: _File, mapping: mappings.Mapping | None, progress: Progress | None) -> _File:
+def _table(
+    file: _File, mapping: mappings.Mapping | None, repeated: str, progress: Progress | None
+) -> _File:
     """A table with its mapping: the user's, or that of the fixed table of names."""
     source, shown, how = file.source, table.table(file.source, progress), ""
     if mapping is None:
-        text, told, hints = mappings.of_known_names(shown), list[str](), list[str]()
+        text, told, hints = mappings.of_known_names(shown, repeated), list[str](), list[str]()
         if unknown := [name for name in shown.columns if name not in mappings.NAMES]:
             named = ", ".join(printable(name, 60) for name in unknown[:20])
             told.append(f"no mapping says what {named} {'is' if len(unknown) == 1 else 'are'}")
@@ -163,6 +169,9 @@ def _table(file: _File, mapping: mappings.Mapping | None, progress: Progress | N
         except SpecError as error:
             told.append(error.cause)
             hints = [f"# {each}" for each in error.action.split("; ")]
+        if told == [mappings.UNKNOWN_REPEATED]:
+            action = "add --replicate boot (a row, or each boot, is one), or round, or none"
+            raise SpecError(told[0], place=source.name, action=action)
         if told or mapping is None:
             action = 'correct this mapping (docs/imports.md), fill in each "" of it, and give it so'
             lines = [*hints, *text.splitlines()]

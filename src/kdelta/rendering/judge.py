@@ -64,10 +64,11 @@ _HEAD = (
 
 
 def show(found: Judgement, *, details: bool | None = None) -> list[Line]:
-    """Which import it is, the answer, then details (None: where few)."""
-    files = f"{few([name for name, *_ in found.sources], 2)}, read as {found.read_as}"
-    which = paragraph(f"{found.name}: {files}, imported {found.created[:19]}Z", Tone.FAINT)
-    lines = [*which, *_answer(found.answer, found.findings)]
+    """The answer and of which import it is, then details (None: where few)."""
+    files = few([name for name, *_ in found.sources], 2)
+    which = f"import {found.name}: read as {found.read_as}, {found.created[:19]}Z"
+    answer = _answer(found.answer, found.findings, f"{files}: ")
+    lines = [*answer, *paragraph(which, Tone.FAINT)]
     count = len(found.findings)
     if details or (details is None and count <= _FEW):
         return [*lines, *_details(found)]
@@ -76,7 +77,7 @@ def show(found: Judgement, *, details: bool | None = None) -> list[Line]:
     return [*lines, (), *paragraph(text, Tone.FAINT)]
 
 
-def _answer(found: ImportAnswer, findings: Sequence[Finding]) -> Iterator[Line]:
+def _answer(found: ImportAnswer, findings: Sequence[Finding], about: str) -> Iterator[Line]:
     for word, sentences, tone in (
         ("holds", found.holds, Tone.BOLD),
         ("not decided", found.open, Tone.PLAIN),
@@ -86,14 +87,15 @@ def _answer(found: ImportAnswer, findings: Sequence[Finding]) -> Iterator[Line]:
         ("incomplete", found.missing, Tone.WARN),
     ):
         for text in sentences[:_SENTENCES]:
-            yield from paragraph(f"{word}: {text}", tone)
+            yield from paragraph(f"{about}{word}: {text}", tone)
+            about = ""
         more = len(sentences) - _SENTENCES
         if more > 0:
             yield from paragraph(f"{word}: and {more} more (--json has all)", Tone.FAINT)
     if found.needs:
         yield from paragraph(f"a verdict needs: {'; '.join(found.needs)}")
     if not (found.counts or found.invalid):
-        yield from paragraph("nothing was compared", Tone.WARN)
+        yield from paragraph(f"{about}nothing was compared", Tone.WARN)
     if sum(count for _, count in found.counts) > 1:
         yield from ((), *_verdicts(findings))
 
