@@ -96,8 +96,9 @@ def why(
         own = {"not_counted": newest or None, "commits": made}
         print_json(page.fields(found, known, paths, **own))
     else:
-        arms = [journal.plan.arms[at].label for at in (0, -1)]
-        words = shlex.join(["kdelta", "explain", journal.folder.name, *arms])
+        ends = [journal.plan.arms[at].label for at in (0, -1)]
+        ends = [changes[-1].old, changes[-1].new] if changes else ends
+        words = shlex.join(["kdelta", "explain", journal.folder.name, *ends])
         say(f"\nMore: `{words}`; all of it: {journal.folder}")
 
 

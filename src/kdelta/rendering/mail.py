@@ -499,6 +499,7 @@ def again(found: Claim, letter: Letter, *more: str, rounds: int = 0) -> list[str
     rounds = max(rounds, found.report.record.rounds)
     words = [f"--kernels {shlex.quote(kernels)}", *_axes(found)]
     words += [f"--rounds {rounds}"] * (rounds > 1)
+    words += [f"--probe {shlex.quote(one)}" for one in found.report.record.study.plan.probes]
     if letter.program:
         return ["kdelta run", *words, f"-- {letter.program}"]
     return [f"kdelta run {shlex.quote(found.ladder.reference)}", *words]
