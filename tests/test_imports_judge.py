@@ -216,6 +216,14 @@ def test_medians_alone_still_tell_the_change(tmp_path: Path) -> None:
 # The page.
 
 
+def test_an_import_of_arms_without_an_order_ends_with_the_whole_command(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("a.csv").write_text("kernel,ns\nbase,1\nfix,2\n")
+    said = kdelta(capsys, "import", "a.csv", "--replicate", "boot")
+    assert " --old ARM --new ARM, which are base, fix" in " ".join(said.split())
+
+
 def test_import_and_judge_within_100_columns(capsys: pytest.CaptureFixture[str]) -> None:
     assert "1 file as table, 180 values, 9 audited fields" in cac1(capsys)
     shown = kdelta(capsys, "judge", "measurements", "--metric", "iteration")

@@ -95,7 +95,10 @@ def import_command(
     place = record.write(runs, found, now)
     say(f"{place.name}: {_counted(found)}")
     say(*(f"  {text}" for text in contents.how))
-    say(f"judge it with: kdelta judge {place.name}")
+    arms = dict.fromkeys(one.arm for one in contents.arms)
+    ordered = contents.roles or contents.order or record.in_order(arms) or len(arms) < 2
+    ends = "" if ordered else f" --old ARM --new ARM, which are {few([*arms], 4)}"
+    say(f"judge it with: kdelta judge {place.name}{ends}")
 
 
 def _counted(found: record.Import) -> str:
