@@ -118,7 +118,7 @@ CORE = (
     *("errors", "printable", "procfs", "arch", "machine", "metric", "options", "sample"),
     *("attribution", "verdict", "ladder", "table"),
 )
-CORE_LINES = 6_625
+CORE_LINES = 6_632
 RUNG_OF = {room: rung for rung, rooms in enumerate(RUNGS) for room in rooms}
 
 _BEGIN, _END = "<!-- written by tests/rooms.py -->\n", "<!-- end -->\n"

@@ -153,11 +153,15 @@ def test_what_else_differs_in_the_builds_is_listed_beside_the_comparison() -> No
     assert "What is no commit: builds differ, 6.16.12 -> 6.17.13: +ZSWAP." in text
 
 
-def test_nothing_is_said_of_a_configuration_that_is_not_known() -> None:
+def test_a_packages_configuration_that_is_not_known_is_said_to_be() -> None:
     known = KernelIdentity(
         reference="6.17", release="", version="", arch="amd64", flavour="", image_sha256=""
     )
-    assert differences(known, replace(known, options=("PREEMPT_LAZY=y",))) == ()
+    other = replace(known, options=("PREEMPT_LAZY=y",))
+    assert differences(known, other) == ()  # of an image nobody asks for its package's
+    package = replace(known, version="7.1.13-1~bpo13+1")
+    told = ("the configuration of 7.1.13-1~bpo13+1 is not known",)
+    assert differences(package, other) == differences(other, package) == told
 
 
 def test_the_options_that_change_code_come_from_the_packages_configuration(tmp_path: Path) -> None:

@@ -89,6 +89,20 @@ def test_a_larger_change_that_is_undecided_comes_before_the_step() -> None:
     assert (below.count("may be theirs"), "To decide" in answer) == (1, False)
 
 
+def test_an_end_of_unknown_options_decides_nothing_behind_a_kernel_of_others() -> None:
+    options = (("SMP=y",), ("SMP=y", "UBSAN_BOUNDS=y"), ())
+    record = ladder_records.with_kernels(
+        run_of({"6.12.107": 200.0, "6.16.12": 400.0, "7.1.13": 420.0}),
+        lambda arm: {"options": options[arm.index], "version": f"{arm.label}-1"},
+    )
+    text = answered(record)
+    assert text.startswith(
+        "Longer from 6.16.12 to 7.1.13, x1.050; from 6.12.107 to 7.1.13 undecided, since the"
+        " configuration of 7.1.13-1 is not known: mprotect("
+    )
+    assert "builds differ, 6.16.12 -> 7.1.13: the configuration of 7.1.13-1 is not known." in text
+
+
 def test_seeds_are_added_where_only_the_whole_may_be_chance(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

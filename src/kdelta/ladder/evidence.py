@@ -125,10 +125,16 @@ def nearest(kernel: KernelIdentity, above: Sequence[KernelIdentity]) -> int:
     return next(alike, -1)
 
 
+NOT_KNOWN = "is not known"  # the end of what is said of a configuration
+
+
 def differences(old: KernelIdentity, new: KernelIdentity) -> tuple[str, ...]:
-    """What else differs in how the two were built, as far as it is known of both."""
+    """What else differs in how the two were built, or may, where one of them does not say."""
     was, now = (compiler_short(kernel.compiler) for kernel in (old, new))
     found = [f"{was} -> {now}"] if was and now and was != now else []
+    unknown = [kernel.version for kernel in (old, new) if kernel.version and not kernel.options]
+    if len(unknown) == 1 and (old.options or new.options):
+        found.append(f"the configuration of {unknown[0]} {NOT_KNOWN}")
     return (*found, *(one.said for one in options_apart(BuildFacts.of(old), BuildFacts.of(new))))
 
 

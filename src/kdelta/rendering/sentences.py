@@ -78,7 +78,7 @@ def difference_sentences(
         both = f"{old} built the old kernel and {new} the new one"
         told.append(f"{both}, so part may be the compiler's.")
     if found.comparison.differences:
-        told.append("They were configured differently, and part may be that.")
+        told.append("They were configured differently, or may be, and part may be that.")
     return [one for one in told if one]
 
 

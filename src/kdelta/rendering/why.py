@@ -11,6 +11,7 @@ from kdelta.analysis.calls import CallExplanation
 from kdelta.analysis.claims import Claim
 from kdelta.analysis.explanation import USER, Explanation, base_name, explain
 from kdelta.check.interval import Undone
+from kdelta.ladder.evidence import NOT_KNOWN
 from kdelta.ladder.ladders import Ladder, LadderStep, Rung
 from kdelta.metric import plural
 from kdelta.printable import few
@@ -23,6 +24,7 @@ from kdelta.table.columns import (
     Column,
     Line,
     Tone,
+    builds_apart,
     crossed_by,
     first_that_fits,
     paragraph,
@@ -146,9 +148,15 @@ def _answer(found: Claim, both: Explanation | None, workloads: Mapping[str, Work
     was, now = (counts.value(each, 1.0).text for each in (old, new))
     size = counts.times(new.per_operation / old.per_operation, percent)
     how = crossed_by([judged]) if judged.verdict is Verdict.UNDECIDED else ""
-    within = f", within {percent:g} %" * (judged.verdict is Verdict.SAME) + judged.hidden
-    answer = _ANSWERS[judged.verdict]
-    if judged.verdict in _OPEN and ladder.steps:  # what is decided comes first
+    how = f"the two were built {how}" if how else ""
+    verdict = judged.verdict
+    if any(rung.comparison.crossing for rung in left_open(ladder) if rung.comparison):
+        # Where options differ between the two, an end that does not say its own decides nothing.
+        how = next((one for one in judged.differences if one.endswith(NOT_KNOWN)), how)
+        verdict = Verdict.UNDECIDED if how else verdict
+    within = f", within {percent:g} %" * (verdict is Verdict.SAME) + judged.hidden
+    answer = _ANSWERS[verdict]
+    if verdict in _OPEN and ladder.steps:  # what is decided comes first
         step = ladder.steps[0]
         way = "Longer" if step.comparison.verdict is Verdict.REGRESSION else "Shorter"
         decided = f"{way} from {step.old} to {step.new}, {counts.times(step.comparison.ratio)}"
@@ -156,7 +164,7 @@ def _answer(found: Claim, both: Explanation | None, workloads: Mapping[str, Work
     done = sentences.subject(ladder, ladder.point, workloads)
     done = done[:1].lower() + done[1:] if done[1:2].islower() else done
     return (
-        f"{answer}{f', since the two were built {how}' * bool(how)}:"
+        f"{answer}{f', since {how}' * bool(how)}:"
         f" {done} takes {now} instructions per"
         f" {both.operation} on {both.new}, {was} on {both.old}: {size}{within}."
     )
@@ -191,6 +199,9 @@ def _open_ends(found: Claim, both: Explanation | None) -> Iterator[str]:
         yield f"Why undecided: {'; '.join(both.comparison.reasons)}."
     for one in changes(found)[-1:]:
         yield " ".join(option_sentences(one))
+    for one in changes(found):
+        if one.comparison.differences and not one.comparison.crossing:
+            yield f"{builds_apart(one.old, one.new, one.comparison)}."
 
 
 def _told_step(rung: Rung[Any], percent: float) -> str:
