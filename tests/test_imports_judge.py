@@ -222,6 +222,8 @@ def test_an_import_of_arms_without_an_order_ends_with_the_whole_command(
     Path("a.csv").write_text("kernel,ns\nbase,1\nfix,2\n")
     said = kdelta(capsys, "import", "a.csv", "--replicate", "boot")
     assert " --old ARM --new ARM, which are base, fix" in " ".join(said.split())
+    asked = ("--replicate", "boot", "--old", "base", "--new", "fix")
+    assert kdelta(capsys, "import", "a.csv", *asked).startswith("a.csv: not decided: base -> fix")
 
 
 def test_import_and_judge_within_100_columns(capsys: pytest.CaptureFixture[str]) -> None:

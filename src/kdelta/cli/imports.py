@@ -53,12 +53,16 @@ EXIT_INVALID = 1  # judge: the comparison that was asked for is INVALID
     type=click.Choice(("boot", "round", "none")),
     help="What was repeated in a table that needs no other mapping.",
 )
+@click.option("--old", metavar="ARM", help="Judge it at once: the arm that the change is against.")
+@click.option("--new", metavar="ARM", help="Judge it at once: the arm that changed.")
 @options.runs_directory
 def import_command(
     paths: tuple[Path, ...],
     mappings: tuple[Path, ...],
     encoding: str,
     replicate: str | None,
+    old: str | None,
+    new: str | None,
     runs: Path,
 ) -> None:
     """Store the results in PATH..., files or folders, so that `kdelta judge` can judge them.
@@ -93,6 +97,9 @@ def import_command(
         kdelta_version=options.VERSION,
     )
     place = record.write(runs, found, now)
+    if old is not None or new is not None:
+        _judge(place, judgement.JudgementChoice(old=old, new=new))
+        return
     say(f"{place.name}: {_counted(found)}")
     say(*(f"  {text}" for text in contents.how))
     arms = dict.fromkeys(one.arm for one in contents.arms)
@@ -146,9 +153,18 @@ def judge(imported: str, runs: Path, *, details: bool | None, form: str, **choic
     is INVALID.
     """
     place = record.IMPORTS.find(runs, imported)
+    _judge(place, judgement.JudgementChoice(**choice), form, details=details)
+
+
+def _judge(
+    place: Path,
+    wanted: judgement.JudgementChoice,
+    form: str = "",
+    *,
+    details: bool | None = None,
+) -> None:
     found = record.load(place)
     options.need(Instrument.TIME)
-    wanted = judgement.JudgementChoice(**choice)
     with reporting() as progress:
         judged = judgement.judge(place.name, found, wanted, progress)
     print_found(form, page, judged, details=details)

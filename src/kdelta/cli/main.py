@@ -90,7 +90,7 @@ kdelta bundle verify run.tar
 kdelta bundle reproduce run.tar
 kdelta bundle merge run.tar other.tar
 kdelta site public/
-kdelta import results.csv --mapping results.toml
+kdelta import times.csv --replicate boot --old 6.16 --new 6.17
 kdelta judge latest
 kdelta ask report.mbox --kernels 6.16,6.17
 kdelta host add bench1 ssh://root@bench1
