@@ -37,7 +37,7 @@ from kdelta.rendering.bundle import (
 from kdelta.run import dependencies
 from kdelta.run.recount import Recount
 
-EXIT_DIFFERS = 1
+EXIT_DIFFERS, EXIT_UNVERIFIED = 1, 4
 _RESULT = f"{packing.RUN}/trials/{{:04d}}/result.json"  # where a bundle has a trial's result
 _MOST = 64  # bundles that are merged
 _OF_RUN = re.compile(" ?Its functions: `kdelta explain [^`]*`")  # for who has the run
@@ -115,7 +115,7 @@ def verify(file: Path) -> None:
     That is every hash, count, function, verdict and text. Kernels follow from the archive's images,
     which are fetched; guests and command lines from the study; sources are this kdelta's own. What
     only the machine that measured knows is listed as not verified. Names what differs and exits
-    with 1 then. Nothing of the bundle is executed.
+    with 1 then, with 4 where results lack their source. Nothing of the bundle is executed.
     """
     unknown: list[str] = []
     with _unpacked(file) as folder:
@@ -127,8 +127,8 @@ def verify(file: Path) -> None:
     says = _OF_RUN.sub("", printable(" ".join(text.partition("\n\n")[0].split())))
     absent = told.absent if told else (f"{dependencies.BUNDLE}, in a form that can be read",)
     print_lines(show_verified(parts, absent, says, unknown, then))
-    if differs:
-        raise click.exceptions.Exit(EXIT_DIFFERS)
+    if differs or any(differing is None for _, _, differing in parts):
+        raise click.exceptions.Exit(EXIT_DIFFERS if differs else EXIT_UNVERIFIED)
 
 
 def _again(file: Path, option: str = "") -> str:
