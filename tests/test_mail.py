@@ -339,7 +339,7 @@ def test_the_command_writes_a_mail_and_never_sends(
     assert "is not counted" not in run(report, [str(folder)]).stderr
     later = run(report, [str(folder), "7.1.3", "7.2"])
     assert isinstance(later.exception, SpecError)
-    assert "no step from 7.1.3 to 7.2 is decided" in str(later.exception)
+    assert "no step from 7.1.3 to 7.2.1 is decided" in str(later.exception)
     step = claim(ladder_records.ladder()).headline
     assert step
     other = next(one for one in step.ladder.steps if one.old != step.step.old)

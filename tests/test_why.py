@@ -40,7 +40,9 @@ def run_of(totals: dict[str, float]) -> RunRecord:
 
 
 def answered(record: RunRecord) -> str:
-    told = why.lines(claim(record), {"mprotect": load("mprotect")}, "7.3 was not counted.")
+    found = claim(record)
+    changes = [(one, None) for one in why.changes(found)]
+    told = why.lines(found, changes, {"mprotect": load("mprotect")}, "7.3 was not counted.")
     return " ".join(plain(told).split())
 
 
@@ -101,6 +103,7 @@ def test_an_end_of_unknown_options_decides_nothing_behind_a_kernel_of_others() -
         " configuration of 7.1.13-1 is not known: mprotect("
     )
     assert "builds differ, 6.16.12 -> 7.1.13: the configuration of 7.1.13-1 is not known." in text
+    assert why.fields(claim(record), (), {})["step"]["comparison"]["verdict"] == "UNDECIDED"
 
 
 def test_seeds_are_added_where_only_the_whole_may_be_chance(
@@ -156,12 +159,12 @@ def test_the_change_is_told_by_call_paths_where_they_are_known() -> None:
     own = found.explanation
     assert own
     sides = [[[PathNode(-1, "walk", 1, n)]] for n in (own.old_value or 0, own.new_value or 0)]
-    ends = {(own.old, own.new): explained(own, *sides)}
-    told = " ".join(plain(why.lines(found, known, "", ends)).split())
+    changes = [(own, explained(own, *sides))]
+    told = " ".join(plain(why.lines(found, changes, known)).split())
     assert "The largest step is 6.16.12 -> 6.17.13, x1.916, longer. Largest cause: +" in told
     assert "walk: its own code, called" in told
     assert "By function" not in told
-    assert any("walk: its own" in one for one in why.fields(found, known, ends)["sentences"])
+    assert any("walk: its own" in one for one in why.fields(found, changes, known)["sentences"])
 
 
 @pytest.mark.parametrize(

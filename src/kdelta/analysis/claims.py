@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import structs
 
 from kdelta.analysis.audit import ScenarioAudit, audited
-from kdelta.analysis.explanation import Explanation, explain
+from kdelta.analysis.explanation import Explanation, explain, find_named
 from kdelta.analysis.findings import Report, method_of, report
 from kdelta.errors import SpecError
 from kdelta.journal.run import RunRecord
@@ -117,9 +117,11 @@ def claim(
     found = _narrowed(found, scenario) if scenario else found
     every = [Headline(ladder=each, step=step) for each in found.ladders for step in each.steps]
     if pair:
-        every = [one for one in every if all(map(_is_called, one.rungs, pair))]
+        arms = {arm.label: arm for arm in record.arms}  # a matrix has each at every point
+        ends = tuple(find_named([*arms.values()], name).label for name in pair)
+        every = [one for one in every if (one.step.old, one.step.new) == ends]
         if not every:
-            cause = f"no step from {pair[0]} to {pair[1]} is decided"
+            cause = f"no step from {ends[0]} to {ends[1]} is decided"
             raise SpecError(cause, place=f"run {record.run_id}", action="see: kdelta show")
     headline = max(every, key=lambda each: (each.worse, each.step.size), default=None)
     exact = beside or (record if record.instrument.traits.repeats else None)
@@ -147,12 +149,6 @@ def claim(
         ),
         missing=missing,
     )
-
-
-def _is_called(rung: Rung[Any], name: str) -> bool:
-    kernel = rung.kernel
-    known = (rung.label, kernel.version, kernel.release, kernel.reference)
-    return name in known or rung.label.startswith(f"{name}.")
 
 
 def _narrowed(found: Report[Any], scenario: str) -> Report[Any]:

@@ -15,7 +15,6 @@ import click
 
 from kdelta import programs
 from kdelta.analysis import lab
-from kdelta.analysis.calls import explained
 from kdelta.analysis.claims import Claim, claim
 from kdelta.bisect.journal import every as bisections
 from kdelta.cli import options
@@ -198,7 +197,7 @@ def site(out: Path, runs: Path, address: str) -> None:
         with contextlib.suppress(KdeltaError):
             work = None if step.alone else recorded.work()
         with contextlib.suppress(KdeltaError):
-            calls = None if step.alone else explained(step.explanation, *recorded.trees())
+            calls = None if step.alone else recorded.paths(step.explanation)
         found = pages.culprit(step, whole.steps, journals)
         return pages.StepDetail(work=work, calls=calls, culprit=found)
 

@@ -8,7 +8,6 @@ import re
 import shlex
 import tempfile
 import threading
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -81,23 +80,22 @@ def why(
     found, journal = _decided(study, runs, means)
     known = workload.loadable([named.rpartition(":")[0]])
     newest = not_counted(found.report.ladders[0])
-    changes = page.changes(found)
-    paths = _paths(found, changes, journal)
+    changes = [(one, _paths(one, found, journal)) for one in page.changes(found)]
     if not as_json:
         again = shlex.join(["kdelta", "why", what, old, newest])
         newer = f"{newest}, the newest kernel of the archive, was not counted: `{again}`."
-        print_lines(page.lines(found, known, newer * bool(newest), paths))
+        print_lines(page.lines(found, changes, known, newer * bool(newest)))
     made = list[Undone]()
     if tree and changes:
-        made = _name_commit(found, changes[-1], tree, means, silent=as_json)
+        made = _name_commit(found, changes[-1][0], tree, means, silent=as_json)
     elif tree and not as_json:
         say("\nNo commit is searched: there is no change that functions explain.")
     if as_json:
         own = {"not_counted": newest or None, "commits": made}
-        print_json(page.fields(found, known, paths, **own))
+        print_json(page.fields(found, changes, known, **own))
     else:
-        ends = [journal.plan.arms[at].label for at in (0, -1)]
-        ends = [changes[-1].old, changes[-1].new] if changes else ends
+        arms, last = journal.plan.arms, changes[-1][0] if changes else None
+        ends = [last.old, last.new] if last else [arms[0].label, arms[-1].label]
         words = shlex.join(["kdelta", "explain", journal.folder.name, *ends])
         say(f"\nMore: `{words}`; all of it: {journal.folder}")
 
@@ -154,16 +152,11 @@ def _counted(study: spec.Study, runs: Path, means: Means) -> tuple[claims.Claim,
     return claims.claim(answered(journal)), journal
 
 
-def _paths(
-    found: claims.Claim, changes: Sequence[Explanation], journal: RunJournal
-) -> dict[page.Ends, CallExplanation]:
-    """Changes by call paths, of a run that has them."""
-    paths = {}
-    for one in changes if found.exact else ():
-        with contextlib.suppress(SpecError):
-            recorded = Recorded(journal.folder, journal.record(), one, None)
-            paths[one.old, one.new] = recorded.paths(one)
-    return paths
+def _paths(change: Explanation, found: claims.Claim, journal: RunJournal) -> CallExplanation | None:
+    """A change by call paths, where the run has them."""
+    with contextlib.suppress(SpecError):
+        return Recorded(journal.folder, found.report.record, change, None).paths(change)
+    return None
 
 
 def _name_commit(

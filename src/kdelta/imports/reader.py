@@ -170,10 +170,8 @@ def _table(
             told.append(error.cause)
             hints = [f"# {each}" for each in error.action.split("; ")]
         if told == [mappings.UNKNOWN_REPEATED]:
-            action = (
-                "add --replicate boot (a row, or each boot, is one), or round, or none; and with"
-            )
-            action += " --old ARM --new ARM it is judged at once"
+            action = "add --replicate boot (a row, or each boot, is one), round or none; --old ARM"
+            action += " --new ARM judge it at once"
             raise SpecError(told[0], place=source.name, action=action)
         if told or mapping is None:
             action = 'correct this mapping (docs/imports.md), fill in each "" of it, and give it so'

@@ -149,9 +149,7 @@ class FolderKind:
         raise SpecError(cause, place=str(root), action=action)
 
     def _created(self, folder: Path) -> tuple[str, int]:
-        """When it was made, and of one second the order; "" if it cannot be read, which opening it
-        will explain.
-        """
+        """When it was made, then the order of one second; "" where opening it says why."""
         with suppress(StoreError, OSError):
             written = (folder / self.file).stat().st_mtime_ns
             head = read(folder / self.file, _Created)

@@ -292,8 +292,8 @@ def _first(found: Claim, letter: Letter) -> Iterator[str]:
             f" {'; '.join((f'({sentences.trust(ladder)})', *_left_open(found)))}."
         )
         return
-    most = "" if found.timed else sentences.by_function(found.explanation)
-    most = sentences.by_path(letter.paths) if letter.paths else most
+    by_path = sentences.by_path(letter.paths) if letter.paths else ""
+    most = "" if found.timed else by_path or sentences.by_function(found.explanation)
     first = sentences.first_sentence(found, head, letter.workloads)
     now = "" if found.timed else f"{sentences.newest(head)}{sentences.in_all(head)}"
     later = f"{letter.newest} exists and was not counted." * bool(letter.newest)
@@ -475,10 +475,9 @@ def _reproducer(found: Claim, letter: Letter) -> Iterator[str]:
     else:
         yield from _one_file(found, letter, ladder)
     if head and not found.timed:
-        words = again(found, letter)
-        whole = all(_reference(rung) in " ".join(words) for rung in ladder.rungs)
+        whole = len(_counted(found)) == len({rung.label for rung in ladder.rungs})
         yield "The counts again:" if whole else "The counts of the two kernels again:"
-        yield from shell_lines(COLUMNS, *words)
+        yield from shell_lines(COLUMNS, *again(found, letter))
         if head.worse and not letter.introduced and (tags := sentences.releases(found)):
             ends = f"--tree ~/linux --good {shlex.quote(tags[0])} --bad {shlex.quote(tags[1])}"
             scenario = shlex.quote(ladder.reference)
@@ -489,13 +488,10 @@ def _reproducer(found: Claim, letter: Letter) -> Iterator[str]:
 
 
 def again(found: Claim, letter: Letter, *more: str, rounds: int = 0) -> list[str]:
-    """The words of the command that counts what the mail shows, or where no line takes that its
-    change; more: kernels beside.  rounds: at least so many.
+    """The words of the command that counts what the mail shows; more: kernels beside.  rounds: at
+    least so many.
     """
-    every = [rung for rung in found.ladder.rungs if not rung.arm.control]
-    change = found.headline.rungs if found.headline else every
-    whole, least = (",".join(dict.fromkeys((*map(_reference, r), *more))) for r in (every, change))
-    kernels = whole if len(whole) < _KERNELS else least
+    kernels = ",".join(dict.fromkeys((*_counted(found, more), *more)))
     rounds = max(rounds, found.report.record.rounds)
     words = [f"--kernels {shlex.quote(kernels)}", *_axes(found)]
     words += [f"--rounds {rounds}"] * (rounds > 1)
@@ -503,6 +499,15 @@ def again(found: Claim, letter: Letter, *more: str, rounds: int = 0) -> list[str
     if letter.program:
         return ["kdelta run", *words, f"-- {letter.program}"]
     return [f"kdelta run {shlex.quote(found.ladder.reference)}", *words]
+
+
+def _counted(found: Claim, more: Sequence[str] = ()) -> list[str]:
+    """The kernels of the ladder, or of its change where no line takes all of them."""
+    every = [rung for rung in found.ladder.rungs if not rung.arm.control]
+    named = list(dict.fromkeys(map(_reference, every)))
+    if found.headline and len(",".join((*named, *more))) >= _KERNELS:
+        return [*map(_reference, found.headline.rungs)]
+    return named
 
 
 def _reference(rung: Rung[Any]) -> str:

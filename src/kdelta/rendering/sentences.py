@@ -101,24 +101,26 @@ def _why(found: Explanation, calls: CallDifference | None, scale: Scale) -> str:
     if calls:
         return _why_by_calls(calls, scale)
     ranked = found.leading[:_NAMED]
-    parts = [
-        f"{called(row)} {scale.signed(row.delta)}" + f" ({row.status})" * bool(row.status)
-        for row in ranked
-    ]
-    rest = (found.delta or 0) - sum(row.delta for row in ranked)
-    spread = ""
-    if parts and 2 * abs(rest) > abs(found.delta or 0):
-        spread = "spread, the largest parts are "
-        parts.append(f"all others {scale.signed(rest)}")
+    rows = [(called(row), row.delta, str(row.status)) for row in ranked]
+    parts = parts_of(rows, found.delta or 0, scale)
+    spread = "spread, the largest parts are " if len(parts) > len(ranked) else ""
     text = f"By function it is {spread}{', '.join(parts)}." if parts else ""
     return text + _moved(found, ranked, scale)
 
 
-def _moved(found: Explanation, ranked: Sequence[FunctionDelta], scale: Scale) -> str:
-    """Where code may have moved between functions: two of those named that nearly cancel, as a
-    share of the larger, which is first; else what one kernel alone runs, and the other.
+def parts_of(rows: Sequence[tuple[str, int, str]], whole: int, scale: Scale) -> list[str]:
+    """Names with what they are of a change, and their mark; all others where these are not most."""
+    rest = whole - sum(delta for _, delta, _ in rows)
+    parts = [
+        f"{name} {scale.signed(delta)}{f' ({mark})' * bool(mark)}" for name, delta, mark in rows
+    ]
+    most = 2 * abs(rest) <= abs(whole)
+    return parts if most or not parts else [*parts, f"all others {scale.signed(rest)}"]
 
-    Code moves into or out of a function that one kernel alone runs; in two others nobody knows.
+
+def _moved(found: Explanation, ranked: Sequence[FunctionDelta], scale: Scale) -> str:
+    """Two of those named that nearly cancel, else what either kernel alone runs: code moves into
+    or out of a function that one kernel alone runs; of two others nobody knows.
     """
     apart = [
         (abs(one.delta + other.delta) / abs(one.delta), one, other)

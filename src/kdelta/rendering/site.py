@@ -524,16 +524,12 @@ def _said(step: LabStep, mark: str = ",") -> str:
 
 def _functions(own: Explanation, calls: CallExplanation | None) -> str:
     """Those that a change is made of, as explain names them first: by call paths, where known."""
-    size = explain.Scale.of(own).signed
     if calls and calls.difference:
         rows = [(one.function, one.delta, "") for one in calls.difference.causes]
     else:
-        rows = [(explain.called(one), one.delta, one.status or "") for one in own.leading]
-    rows, whole = rows[:_SAID], own.delta or 0
-    rest = whole - sum(n for _, n, _ in rows)
-    if rows and 2 * abs(rest) > abs(whole):
-        rows.append(("all others", rest, ""))
-    return ", ".join(f"{name} {size(n)}{f' ({mark})' * bool(mark)}" for name, n, mark in rows)
+        rows = [(explain.called(one), one.delta, str(one.status)) for one in own.leading]
+    parts = sentences.parts_of(rows[:_SAID], own.delta or 0, explain.Scale.of(own))
+    return ", ".join(parts)
 
 
 def _scenario(name: str) -> str:

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
+from dataclasses import replace
 from typing import Any
 
 from kdelta.analysis.calls import CallExplanation
 from kdelta.analysis.claims import Claim
 from kdelta.analysis.explanation import USER, Explanation, base_name, explain
 from kdelta.check.interval import Undone
+from kdelta.ladder import calls
 from kdelta.ladder.evidence import NOT_KNOWN
 from kdelta.ladder.ladders import Ladder, LadderStep, Rung
 from kdelta.metric import plural
@@ -31,10 +32,8 @@ from kdelta.table.columns import (
     short,
 )
 from kdelta.table.ladders import tables
-from kdelta.verdict.comparison import Verdict
+from kdelta.verdict.comparison import Comparison, Verdict
 from kdelta.workload import Workload, is_file
-
-Ends = tuple[str, str]  # two kernels, older first
 
 _PAIR = 2  # kernels; of more some lie between the two that were asked for
 _ANSWERS = {
@@ -50,15 +49,19 @@ _FUNCTION, _LISTED = 24, 12  # characters of its name in a table of commits; com
 _TITLES = (60, 38, 24)  # characters of theirs
 
 
+# By function and, where a run has them, by call paths.
+Change = tuple[Explanation, CallExplanation | None]
+
+
 def lines(
     found: Claim,
+    told: Sequence[Change],
     workloads: Mapping[str, Workload],
     newer: str = "",
-    paths: Mapping[Ends, CallExplanation] = MappingProxyType({}),
 ) -> Iterator[Line]:
     """The answer, its steps and functions, the ladder, and what stays open.
 
-    newer: what was not counted, a sentence.  paths: changes by call paths, by their two kernels.
+    told: the changes of it that are explained.  newer: what was not counted, a sentence.
     """
     ladder, both = found.report.ladders[0], whole(found)
     yield from paragraph(_answer(found, both, workloads), Tone.BOLD)
@@ -67,30 +70,27 @@ def lines(
     if ladder.failing:
         yield from paragraph(f"{ladder.failing}.", Tone.BAD)
     yield from paragraph(counts.not_meant(ladder))
-    for text in _beside(found, paths):
+    for text in _beside(found, told):
         yield from paragraph(text)
     yield ()
     yield from tables(ladder, counts)
     yield from paragraph("; ".join(counts.marks(ladder)), Tone.FAINT)
     for text in ladder.warnings if is_file(ladder.workload) else ():
         yield from paragraph(f"warning: {text}", Tone.BAD)
-    for text in filter(None, (newer, *_open_ends(found, both))):
+    for text in filter(None, (newer, *_open_ends(found, both, told))):
         yield from ((), *paragraph(text))
 
 
 def fields(
-    found: Claim,
-    workloads: Mapping[str, Workload],
-    paths: Mapping[Ends, CallExplanation] = MappingProxyType({}),
-    **own: Any,
+    found: Claim, told: Sequence[Change], workloads: Mapping[str, Workload], **own: Any
 ) -> dict[str, Any]:
     """The same as JSON, with what else is known."""
     ladder, both = found.report.ladders[0], whole(found)
-    told = (*_beside(found, paths), *found.report.debugging, *_open_ends(found, both))
+    more = (*_beside(found, told), *found.report.debugging, *_open_ends(found, both, told))
     ends = [rung for rung in ladder.rungs if both and rung.label in (both.old, both.new)]
     return show.answer(
         "why",
-        [_answer(found, both, workloads), *filter(None, told)],
+        [_answer(found, both, workloads), *filter(None, more)],
         ladder.reference,
         LadderStep.of(ends[0], ends[1], both.comparison) if both else None,
         **own,
@@ -136,7 +136,18 @@ def whole(found: Claim) -> Explanation | None:
     counted = [rung.label for rung in ladder.rungs if rung.total]
     if len(counted) < _PAIR or found.exact is None:
         return None
-    return explain(found.exact, counted[0], counted[-1], scenario=ladder.reference)
+    both = explain(found.exact, counted[0], counted[-1], scenario=ladder.reference)
+    # Where options differ on the way, an end that does not say its own decides nothing.
+    crossed = any(rung.comparison.crossing for rung in left_open(ladder) if rung.comparison)
+    if not crossed or both.comparison.verdict in _OPEN or not (own := _unknown(both.comparison)):
+        return both
+    judged = calls.left_open(both.comparison, f"{own}, and options differ on the way")
+    return replace(both, comparison=judged)
+
+
+def _unknown(judged: Comparison) -> str:
+    """Whose configuration the archive lost; "" where both are known, or neither."""
+    return next((one for one in judged.differences if one.endswith(NOT_KNOWN)), "")
 
 
 def _answer(found: Claim, both: Explanation | None, workloads: Mapping[str, Workload]) -> str:
@@ -147,16 +158,12 @@ def _answer(found: Claim, both: Explanation | None, workloads: Mapping[str, Work
     old, new = (rung.total for rung in ladder.rungs if rung.total and rung.label in ends)
     was, now = (counts.value(each, 1.0).text for each in (old, new))
     size = counts.times(new.per_operation / old.per_operation, percent)
-    how = crossed_by([judged]) if judged.verdict is Verdict.UNDECIDED else ""
-    how = f"the two were built {how}" if how else ""
-    verdict = judged.verdict
-    if any(rung.comparison.crossing for rung in left_open(ladder) if rung.comparison):
-        # Where options differ between the two, an end that does not say its own decides nothing.
-        how = next((one for one in judged.differences if one.endswith(NOT_KNOWN)), how)
-        verdict = Verdict.UNDECIDED if how else verdict
-    within = f", within {percent:g} %" * (verdict is Verdict.SAME) + judged.hidden
-    answer = _ANSWERS[verdict]
-    if verdict in _OPEN and ladder.steps:  # what is decided comes first
+    how = ""
+    if judged.verdict is Verdict.UNDECIDED:
+        how = f"the two were built {built}" if (built := crossed_by([judged])) else _unknown(judged)
+    within = f", within {percent:g} %" * (judged.verdict is Verdict.SAME) + judged.hidden
+    answer = _ANSWERS[judged.verdict]
+    if judged.verdict in _OPEN and ladder.steps:  # what is decided comes first
         step = ladder.steps[0]
         way = "Longer" if step.comparison.verdict is Verdict.REGRESSION else "Shorter"
         decided = f"{way} from {step.old} to {step.new}, {counts.times(step.comparison.ratio)}"
@@ -170,24 +177,24 @@ def _answer(found: Claim, both: Explanation | None, workloads: Mapping[str, Work
     )
 
 
-def _beside(found: Claim, paths: Mapping[Ends, CallExplanation]) -> Iterator[str]:
+def _beside(found: Claim, told: Sequence[Change]) -> Iterator[str]:
     """What the largest changes are made of, and of several kernels the decided steps."""
     rungs, percent = found.report.ladders[0].rungs, found.report.step_percent
     steps = [_told_step(rung, percent) for rung in rungs if rung.total]
     several, decided = len(steps) > _PAIR, [*filter(None, steps)]
-    for one in changes(found):
+    for one, paths in told:
         open_ = one.comparison.verdict in _OPEN
         longer = (one.delta or 0) > 0
         size = f"{counts.times(one.comparison.ratio, percent)}, {'longer' if longer else 'shorter'}"
         size += ", undecided" * open_
         head = f"The largest {'change' if open_ else 'step'} is {one.old} -> {one.new}, {size}. "
-        why = sentences.by_path(paths[ends]) if (ends := (one.old, one.new)) in paths else ""
+        why = sentences.by_path(paths) if paths else ""
         yield head * several + (why or sentences.by_function(one))
     if several and len(decided) > len(found.report.ladders[0].steps[:1]):
         yield f"Decided steps: {', '.join(decided)}."
 
 
-def _open_ends(found: Claim, both: Explanation | None) -> Iterator[str]:
+def _open_ends(found: Claim, both: Explanation | None, told: Sequence[Change]) -> Iterator[str]:
     """Reasons and commands, and what options make of the largest change."""
     ladder = found.report.ladders[0]
     left = sorted(left_open(ladder), key=change, reverse=True)
@@ -197,9 +204,9 @@ def _open_ends(found: Claim, both: Explanation | None) -> Iterator[str]:
         yield f"Undecided in {rung.label}: {why}."
     if both and not left and both.comparison.verdict in _OPEN:
         yield f"Why undecided: {'; '.join(both.comparison.reasons)}."
-    for one in changes(found)[-1:]:
+    for one, _ in told[-1:]:
         yield " ".join(option_sentences(one))
-    for one in changes(found):
+    for one, _ in told:
         if one.comparison.differences and not one.comparison.crossing:
             yield f"{builds_apart(one.old, one.new, one.comparison)}."
 
