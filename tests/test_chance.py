@@ -183,7 +183,6 @@ def test_a_weight_is_what_the_mean_has_more() -> None:
     assert told.weight == pytest.approx(2415 / 60)  # not three of 2200
     one = Rare(phase="p", common=1000, length=2200, repeats=True, times=10, n=60, extra=12000)
     assert one.weight == pytest.approx(200)
-    assert one.words == "10 of 60, each 2.2 times as long as most,"
 
 
 def test_too_few_seeds_of_a_file_of_ones_own_decide_nothing_but_same() -> None:

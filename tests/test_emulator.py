@@ -164,9 +164,9 @@ def test_the_table_of_patches_is_whole() -> None:
     assert TABLE.mark == "".join(f"+{edit.name}" for edit in TABLE.edit)
     assert len({build.sha256 for build in TABLE.build}) == len(TABLE.build)
     for build in TABLE.build:
-        assert len(build.bytes) == len(TABLE.edit)
+        assert len(build.bytes) == sum(edit.places for edit in TABLE.edit)
         for place in build.bytes:
-            old, new, pattern = map(bytes.fromhex, (place.old, place.new, place.pattern))
+            old, new, pattern = map(patches.octets, (place.old, place.new, place.pattern))
             assert len(old) == len(new)
             assert old != new
             assert old in pattern

@@ -15,15 +15,16 @@ from kdelta.errors import InfraError
 
 
 class PatchEdit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A change of QEMU's source, in words."""
+    """A change of QEMU's source, in words.  places: of how many of a build's bytes."""
 
     name: str
     source: str
     why: str
+    places: int = 1
 
 
 class PatchPlace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where an edit is in a program; old, new and pattern are hexadecimal."""
+    """Where an edit is in a program; `octets` reads old, new and pattern."""
 
     offset: int
     old: str
@@ -32,7 +33,7 @@ class PatchPlace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PatchedBuild(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A program of the archive, with one place for each edit."""
+    """A program of the archive, with the places of each edit."""
 
     package: str
     sha256: str
@@ -40,14 +41,12 @@ class PatchedBuild(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PatchTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The whole of patches.toml.  turns: of a copy, for guests whose CPUs take turns.
-
-    section: what a build's SHA-256 is of, "" of the file.
-    """
+    """The whole of patches.toml.  turns: of a copy; section: "" is the whole file."""
 
     mark: str
     edit: tuple[PatchEdit, ...]
     build: tuple[PatchedBuild, ...]
+    flags: int = 0
     section: str = ""
     turns: PatchTable | None = None
 
@@ -62,6 +61,12 @@ class PatchTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def digest(self) -> str:
         """Of what decides a patched program, for cache keys."""
         return cache.digest(self.mark, msgspec.json.encode(self.build))[:8]
+
+
+def octets(text: str) -> bytes:
+    """Bytes of hexadecimal words; 00*9: nine times the word."""
+    words = (word.partition("*") for word in text.split())
+    return b"".join(bytes.fromhex(word) * int(times or 1) for word, _, times in words)
 
 
 @functools.cache
@@ -80,7 +85,7 @@ def apply(program: Path, known: PatchTable) -> str:
         return ""
     content = bytearray(program.read_bytes())
     for place in build.bytes:
-        old, new, pattern = map(bytes.fromhex, (place.old, place.new, place.pattern))
+        old, new, pattern = map(octets, (place.old, place.new, place.pattern))
         start, end = place.offset, place.offset + len(old)
         there = content.find(pattern)
         inside = there <= start and end <= there + len(pattern)

@@ -396,8 +396,8 @@ class CountingFiles:
     pointed: str = ""
     image: int = 0
 
-    def options(self) -> str:
-        """As QEMU's option -plugin has them."""
+    def options(self, qemu: Qemu) -> str:
+        """As that QEMU's option -plugin has them."""
         files = {"out": self.output, "events": self.events, "functions": self.functions}
         files["arguments"] = self.arguments
         given = {name: _escaped(path) for name, path in files.items() if path}
@@ -405,6 +405,7 @@ class CountingFiles:
         words |= {"pointed": self.pointed, "image": str(self.image or "")}
         words |= {"slabs": self.slabs, "sharing": "on" if self.sharing else ""}
         words["windows"] = str(self.windows) if self.windows else ""
+        words["flags"] = f"{patches.table().flags:#x}" if qemu.patch else ""
         given |= {name: word for name, word in words.items() if word}
         return ",".join(f"{name}={text}" for name, text in given.items())
 
@@ -624,7 +625,7 @@ def command(qemu: Qemu, settings: MachineSettings, launch: Launch, channels: Cha
         drive = f"if=none,id=disk,format=raw,cache=unsafe,file={_escaped(launch.disk)}"
         argv += ["-drive", drive, "-device", "nvme,drive=disk,serial=kdelta"]
     if launch.counting:
-        argv += ["-plugin", f"{_escaped(plugin())},{launch.counting.options()}"]
+        argv += ["-plugin", f"{_escaped(plugin())},{launch.counting.options(qemu)}"]
     if launch.save:
         argv += ["-action", "watchdog=pause"]
     if launch.restore:

@@ -123,12 +123,6 @@ class Rare:
         """What they add to the mean over all windows, in instructions."""
         return self.extra / self.n
 
-    @property
-    def words(self) -> str:
-        """How often, and how long."""
-        longer = self.length / self.common
-        return f"{self.times} of {self.n}, each {longer:.3g} times as long as most,"
-
 
 def rare(phase: str, trials: Sequence[Mapping[int, int]], common: int) -> Rare | None:
     """The rare windows of a phase, None where too few are to say so.
