@@ -5,7 +5,8 @@
  * Marks are no-op instructions with a magic operand, seen when a block is translated, so the
  * same binary runs unmarked on hardware.  BEGIN opens a window on the vCPU that executes it, END
  * closes it; only that vCPU's instructions are counted.  ARM (executed once, after the set-up) makes
- * QEMU translate everything anew with counters; until then the guest runs at full TCG speed.
+ * QEMU translate everything anew with counters; until then the guest runs at full TCG speed, and again
+ * behind the last window, see translations.h.
  *
  * What is counted is instructions *retired*.  A counter counts starts, and an instruction that
  * faults is started twice and retires once.  The next instruction of the same translated block
@@ -52,6 +53,7 @@
 #include "syscalls.h"
 #include "tasks.h"
 #include "touched.h"
+#include "translations.h"
 #include "windows.h"
 
 QEMU_PLUGIN_EXPORT int qemu_plugin_version = KDELTA_API;
@@ -80,11 +82,16 @@ static void on_reset(qemu_plugin_id_t id)
 }
 
 /* ARMED: no words */
-static void on_armed(qemu_plugin_id_t id)
+static void arm(void)
 {
 	state.armed = true;
 	emit(RECORD_ARMED, NULL, 0);
 	emit_flush();
+}
+
+static void on_armed(qemu_plugin_id_t id)
+{
+	arm();
 	on_reset(id);
 }
 
@@ -131,7 +138,10 @@ static void on_mark(unsigned int index, void *userdata)
 	else if (code >> 8 == MARK_ARM && !state.armed && !windows_done()) {
 		if (register_exists(REGISTER_FIRMWARE))
 			events_firmware(register_value(index, REGISTER_FIRMWARE) & ~3ULL);
-		qemu_plugin_reset(state.id, on_armed);
+		if (translations_change())
+			arm();
+		else
+			qemu_plugin_reset(state.id, on_armed);
 	}
 	pthread_mutex_unlock(&state.lock);
 }

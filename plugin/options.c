@@ -13,6 +13,7 @@
 #include "pointed.h"
 #include "sharing.h"
 #include "stream.h"
+#include "translations.h"
 #include "windows.h"
 
 /* What follows `name` in an argument, NULL for another argument. */
@@ -26,7 +27,7 @@ static const char *option(const char *argument, const char *name)
 int options_read(int argc, char **argv)
 {
 	const char *path = NULL, *text;
-	bool events = false, whole = true;
+	bool events = false, whole = true, known = true;
 	int error;
 
 	for (int i = 0; i < argc; i++) {
@@ -50,6 +51,8 @@ int options_read(int argc, char **argv)
 			whole &= arguments_read(text);
 		else if ((text = option(argv[i], "pointed=")))
 			whole &= pointed_read(text);
+		else if ((text = option(argv[i], "flags=")))
+			known = translations_read(text);
 		else if ((text = option(argv[i], "image=")))
 			mappings_image(strtoull(text, NULL, 10));
 	}
@@ -59,6 +62,10 @@ int options_read(int argc, char **argv)
 	}
 	if (!whole || ((calls_wanted() || memory_wanted()) && !calls_have_functions())) {
 		fprintf(stderr, "kdelta plugin: functions=, memory=, arguments= or pointed= says nothing\n");
+		return -1;
+	}
+	if (!known) {
+		fprintf(stderr, "kdelta plugin: flags= is of another QEMU\n");
 		return -1;
 	}
 	error = stream_open(path);

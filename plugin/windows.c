@@ -16,6 +16,7 @@
 #include "syscalls.h"
 #include "tasks.h"
 #include "touched.h"
+#include "translations.h"
 #include "windows.h"
 
 #define MAX_WINDOWS 1000000u
@@ -57,14 +58,16 @@ void window_update(unsigned int index)
 }
 
 /*
- * Nothing that is translated behind the last window can be counted: QEMU then translates as it does
- * without us.  A window that comes nevertheless is an error, see window_open().
+ * Nothing behind the last window can be counted: QEMU goes back to what it translated before the
+ * first, or else translates as it does without us.  A window that comes nevertheless is an error, see
+ * window_open().
  */
 static void finish(void)
 {
 	state.armed = false;
 	windows.done = true;
-	qemu_plugin_register_vcpu_tb_trans_cb(state.id, NULL);
+	if (!translations_change())
+		qemu_plugin_register_vcpu_tb_trans_cb(state.id, NULL);
 }
 
 void window_open(unsigned int index, unsigned int phase)

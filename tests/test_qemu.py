@@ -319,7 +319,9 @@ def test_the_plugin_is_named_with_its_files(tmp_path: Path) -> None:
         f",out={tmp_path}/{output},events={tmp_path}/{events}"
     )
     told = qemu.CountingFiles(output=Path("a"), events=Path("b"), windows=24)
-    assert told.options() == "out=a,events=b,windows=24"
+    assert told.options(of_version("10.0.2")) == "out=a,events=b,windows=24"
+    patched = replace(of_version("10.0.2"), patch="+rep")
+    assert told.options(patched) == "out=a,events=b,windows=24,flags=0x2c8"
 
 
 @pytest.mark.program

@@ -13,7 +13,9 @@ import pytest
 
 from boot import lab
 from boot.lab import Machine
+from kdelta import guest
 from kdelta.attribution import insns
+from kdelta.guests import orders
 
 pytestmark = pytest.mark.boot
 
@@ -70,6 +72,19 @@ def test_rep_counts_once_and_tells_its_bytes(machine: Machine) -> None:
     counted = machine.oracle("fill", 5 * KIB, 4)
     assert counted.user() == [1] * 4
     assert own_strings(counted) == [("rep stosb", 1, 5 * KIB)] * 4
+
+
+def test_string_instructions_do_by_words_what_they_do_by_bytes(machine: Machine) -> None:
+    program = guest.program(lab.PROGRAMS / "strings.c", machine.settings.target)
+    assert machine.answers(orders.run([]), program=program).ran() == ("5325 are right\n", 0)
+
+
+@pytest.mark.parametrize("what", ["touch", "fill", "child"])
+def test_counts_are_those_of_a_qemu_that_flushes(machine: Machine, what: str) -> None:
+    flushing = replace(machine, emulator=replace(machine.emulator, patch=""))
+    asked = lab.PROGRAMS / "oracle.c", what, PAGES, 4
+    assert machine.emulator.patch
+    assert machine.count(*asked, told=4).windows == flushing.count(*asked, told=4).windows
 
 
 def test_interrupts_amid_a_string_instruction_neither_add_nor_lose(machine: Machine) -> None:
