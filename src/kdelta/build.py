@@ -54,6 +54,12 @@ def _note(key: str, path: Path) -> Path:
     return path
 
 
+@remember
+def source_digest(sources: tuple[Path, ...]) -> str:
+    """SHA-256 of names and contents, read once, as this process's own modules are."""
+    return cache.digest(*(part for path in sources for part in (path.name, path.read_bytes())))
+
+
 def compiled(
     name: str, sources: Sequence[Path], *, compiler: str, flags: Sequence[str], package: str
 ) -> Path:
@@ -61,12 +67,12 @@ def compiled(
     flags, which hold no path.  package: Debian's, with the compiler, for the error.  Raises
     BuildError when there is none or it fails.
     """
-    texts = [part for path in sources for part in (path.name, read_once(path))]
-    own = cache.digest(name, compiler, *flags, *texts)
+    text = source_digest(tuple(sources))
+    own = cache.digest(name, compiler, *flags, text)
     if brought := _given.get().get(own):
         return brought
     version = _compiler_version(compiler, package)
-    key = cache.digest(name, version, *flags, *texts)
+    key = cache.digest(name, version, *flags, text)
 
     def make(folder: Path) -> None:
         units = [str(path) for path in sources if path.suffix == ".c"]

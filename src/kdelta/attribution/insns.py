@@ -14,6 +14,7 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import chain
 from operator import attrgetter
 from pathlib import Path
@@ -160,11 +161,10 @@ class CountedWindow:
     def instructions(self, only: Container[int] | None = None) -> Iterator[tuple[int, bytes, int]]:
         """(address, its bytes, count), of all or of these; REP string ones are among them."""
         for slot, count in zip(self.rows[::2], self.rows[1::2], strict=True):
-            words = self.encodings[slot]
-            for at, address in enumerate(self.code[slot]):
-                if only is not None and address not in only:
-                    continue
-                yield address, instruction(words[2 * at], words[2 * at + 1]), count
+            words = iter(self.encodings[slot])
+            for address, *code in zip(self.code[slot], words, words, strict=True):
+                if only is None or address in only:
+                    yield address, instruction(*code), count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +176,7 @@ class Counts:
     errors: tuple[str, ...]
 
 
+@lru_cache(1 << 16)
 def instruction(first: int, second: int) -> bytes:
     """The bytes of an instruction out of two words, of which the last byte is their number."""
     content = first.to_bytes(8, "little") + second.to_bytes(8, "little")

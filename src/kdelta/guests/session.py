@@ -11,6 +11,7 @@ import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager
+from itertools import count
 from typing import TYPE_CHECKING, Self
 
 from kdelta import cache, process
@@ -38,6 +39,7 @@ _MAX_CONSOLE = 1 << 20  # bytes of it that are kept
 _MAX_STDERR = 1 << 16
 _MAX_FILE = 80 << 20  # bytes in one file, above what PID 1 sends of a program that prints a lot
 _POLL_S = 0.005
+_POLLS = 10  # from one look at all that may be wrong to the next
 _END_S = 2.0
 _OOPS_S = 5.0  # for what the guest still does after one
 _CONNECT_S = 60.0  # QEMU reserves huge pages first
@@ -266,13 +268,16 @@ class Guest:
 
     def _wait(self, done: Callable[[], bool], timeout: float, what: str) -> None:
         patience, console, after = self.patience(timeout), 0, None
-        while not done() and not self.has_ended:
-            self.look()
-            if after is None and self._console.size != console:
-                console = self._console.size
-                after = self.patience(_OOPS_S) if _reason(self.console_text, _OOPS) else None
-            if after and not after.left:  # who holds the locks of a dead task waits for ever
-                raise self.failed("the kernel ended a task, and nothing more came")
+        for number in count():
+            if done() or self.has_ended:
+                return
+            if number % _POLLS == 0:
+                self.look()
+                if after is None and self._console.size != console:
+                    console = self._console.size
+                    after = self.patience(_OOPS_S) if _reason(self.console_text, _OOPS) else None
+                if after and not after.left:  # who holds the locks of a dead task waits for ever
+                    raise self.failed("the kernel ended a task, and nothing more came")
             left = patience.left
             if not left:
                 raise self.overdue(what, patience)

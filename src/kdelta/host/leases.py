@@ -148,12 +148,13 @@ QEMU_MIB = 300  # what QEMU itself takes beside the guest's memory
 _ROOT = Path("/")
 _NAME = "guest-{cpus}-{mib}-{number}"  # a held lock, which says what its guest takes
 _SILENT_S = 10.0  # of waiting for other processes
+_MORE = 1  # cores than there are: while one guest starts or ends it leaves its own to others
 _SIZE = re.compile(r"guest-(\d+)-(\d+)-\d+")
 
 
 def at_once(guests: Iterable[MachineSettings]) -> int:
     """How many guests a run should have at work: as many of the smallest as fit; at least 1."""
-    free, cores = available_mib(), len(os.sched_getaffinity(0))
+    free, cores = available_mib(), len(os.sched_getaffinity(0)) + _MORE
     sizes = ((guest.cpus, guest.memory_mib + QEMU_MIB) for guest in guests)
     return max(1, *(min(cores // cpus, free // mib) for cpus, mib in sizes))
 
@@ -177,7 +178,7 @@ def lease_guest(
     """Hold what a guest takes of this machine; wait for it, in turn.  jobs: so many of this size at
     once, whatever cores there are.  One larger than the machine runs alone.  Raises Cancelled.
     """
-    cores = max(len(os.sched_getaffinity(0)), (jobs or 0) * guest.cpus)
+    cores = max(len(os.sched_getaffinity(0)) + _MORE, (jobs or 0) * guest.cpus)
     mib = guest.memory_mib + QEMU_MIB
     with ExitStack() as held:
         with _turn("guests", cancelled):

@@ -344,9 +344,12 @@ def work(window: CountedWindow, symbols: Symbols, architecture: Arch) -> tuple[W
     if of_code is None:
         return ()
     found: Counter[tuple[str, Kind]] = Counter()
+    known: dict[bytes, tuple[frozenset[Kind], bool]] = {}  # and whether it goes to a target
     for address, code, count in window.instructions():
-        kinds = of_code(code)
-        to = target(code, address, architecture)
+        if code not in known:
+            known[code] = of_code(code), target(code, 0, architecture) is not None
+        kinds, goes = known[code]
+        to = target(code, address, architecture) if goes else None
         if to and to >= _KERNEL_HALF and symbols.find(to)[0].startswith(_INDIRECT_THUNK):
             kinds |= _INDIRECT
         if not kinds:

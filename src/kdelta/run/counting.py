@@ -306,9 +306,12 @@ def _places(
     starts: dict[int, str] = {}
     for window in windows:
         for addresses, _ in window.groups():
+            begin = past = 0  # of the last one's function
             for address in addresses if addresses[0] >= _KERNEL_HALF else ():
-                name, offset = table.find(address)
-                starts[address - offset] = name
+                if not begin <= address < past:
+                    name, offset = table.find(address)
+                    begin, past = address - offset, table.end(address)
+                    starts[begin] = name
     found: dict[str, tuple[tuple[int, int], ...]] = {}
     for start, name in sorted(starts.items()):
         if name != UNKNOWN:
