@@ -18,17 +18,10 @@ static struct {
 
 bool translations_read(const char *text)
 {
-	/* Through a union, as ISO C has no cast from an object's address to a function's. */
-	union {
-		void *found;
-		void *(*cpu)(int index);
-		void (*leave)(void *cpu);
-	} get = { dlsym(RTLD_DEFAULT, "qemu_get_cpu") }, leave = { dlsym(RTLD_DEFAULT, "cpu_exit") };
-
 	translations.flags = strtoul(text, NULL, 0);
-	translations.cpu = get.cpu;
-	translations.leave = leave.leave;
-	return translations.flags && get.found && leave.found;
+	translations.cpu = dlsym(RTLD_DEFAULT, "qemu_get_cpu");
+	translations.leave = dlsym(RTLD_DEFAULT, "cpu_exit");
+	return translations.flags && translations.cpu && translations.leave;
 }
 
 bool translations_change(void)

@@ -47,11 +47,11 @@ MAX_FUNCTION = 60
 # what a C file does before main(), what verify makes again, and completion by type; then by thirty,
 # for run folders, bisections and checks that are held against what they say they are, and for
 # calls of a program that seeds move; then by 162, for call paths in the answer of why, a mail that
-# keeps its step, and all that a table lacks in one refusal; then by 19, so that a survey computes
+# keeps its step, and all that a table lacks in one refusal; then by 21, so that a survey computes
 # less in each trial.
-SOURCE_LINES = 56_414
+SOURCE_LINES = 56_416
 SOURCE_MODULES = 181
-TEST_LINES = 41_496
+TEST_LINES = 41_493
 DOCUMENT_WORDS = 32_170
 MOST_BRANCHES = 4  # on the instrument
 

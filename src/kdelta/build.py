@@ -54,10 +54,12 @@ def _note(key: str, path: Path) -> Path:
     return path
 
 
-@remember
-def source_digest(sources: tuple[Path, ...]) -> str:
-    """SHA-256 of names and contents, read once, as this process's own modules are."""
-    return cache.digest(*(part for path in sources for part in (path.name, path.read_bytes())))
+_digest = remember(cache.digest)  # of parts that are the same objects each time
+
+
+def source_digest(sources: Sequence[Path]) -> str:
+    """SHA-256 of names and contents."""
+    return _digest(*(part for path in sources for part in (path.name, read_once(path))))
 
 
 def compiled(
@@ -67,7 +69,7 @@ def compiled(
     flags, which hold no path.  package: Debian's, with the compiler, for the error.  Raises
     BuildError when there is none or it fails.
     """
-    text = source_digest(tuple(sources))
+    text = source_digest(sources)
     own = cache.digest(name, compiler, *flags, text)
     if brought := _given.get().get(own):
         return brought

@@ -585,7 +585,7 @@ def plugin() -> Path:
 
 def plugin_digest() -> str:
     """SHA-256 of the plugin's source: part of what decides a count."""
-    return build.source_digest(tuple(_plugin_sources()))
+    return build.source_digest(_plugin_sources())
 
 
 def _plugin_sources() -> list[Path]:
