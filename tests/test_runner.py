@@ -419,7 +419,7 @@ def test_an_interrupt_stops_running_trials_and_keeps_finished_ones(
         raise KeyboardInterrupt
 
     trials.measuring = wait_for_it
-    monkeypatch.setattr(runner, "_collect", interrupted)
+    monkeypatch.setattr(runner, "as_completed", interrupted)
     with pytest.raises(KeyboardInterrupt):
         execute(journal, trials, jobs=2)
     assert outcomes(journal) == ["ok"] * 2 + ["none"] * 6

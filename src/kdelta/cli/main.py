@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import gc
 import importlib
 import io
 import logging
@@ -184,9 +183,9 @@ def _add_examples(command: click.Command, path: str) -> None:
 
 
 def _version(ctx: click.Context, _option: click.Parameter, value: object) -> None:
-    from kdelta.cli.run import identities
-
     if value and not ctx.resilient_parsing:
+        from kdelta.cli.run import identities
+
         click.echo("\n".join(identities()))
         ctx.exit()
 
@@ -236,7 +235,6 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     for name in ("COLUMNS", "LINES"):
         if len(os.environ.get(name, "")) > 9:  # int() refuses thousands of digits, in rich, too
             del os.environ[name]
-    gc.set_threshold(50_000)  # what imports and results leave is no garbage, and is looked at less
     try:
         _fill_streams()
         code = _invoke(list(sys.argv[1:] if arguments is None else arguments))

@@ -14,6 +14,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, cast
@@ -22,10 +23,8 @@ import click
 from msgspec import structs
 
 from kdelta import arch, cache, data, guest, programs, workload
-from kdelta.analysis.findings import enough_valid
 from kdelta.cli import options
 from kdelta.cli.printing import reporting, say, showing
-from kdelta.cli.show import print_report
 from kdelta.errors import InfraError, KdeltaError, SpecError
 from kdelta.files import called
 from kdelta.guests import qemu
@@ -38,7 +37,6 @@ from kdelta.kernels.kernel import Kernel
 from kdelta.machine.axes import MachineSettings, with_needs
 from kdelta.metric import plural
 from kdelta.printable import few, known, meant, printable
-from kdelta.rendering import bundle
 from kdelta.run import arms, exact
 from kdelta.run.runner import Runner, Trials
 from kdelta.sample import Outcome, TrialRecord
@@ -564,9 +562,11 @@ def _measured(
         ):
             runner = Runner(journal, placed, report)
             if journal.study.instrument.traits.interleaved:
+                from kdelta.analysis.findings import enough_valid
+
                 runner.run_rounds(lambda: enough_valid(journal.record()))
             else:
-                runner.run(at_once)
+                runner.run(at_once, lambda: import_module("kdelta.cli.show"))  # for the answer
                 step_percent = journal.study.thresholds.step_percent
                 if more := plan.sources(journal.record(), step_percent):
                     say(_VARIED, err=True)
@@ -616,6 +616,8 @@ def _timed(
 
 def answer(journal: RunJournal, *, summary: bool | None = None) -> None:
     """Write a run's answers into its folder, print them, and exit 1 when a trial failed."""
+    from kdelta.cli.show import print_report
+
     record = answered(journal)
     print_report(record, journal.folder, summary=summary)
     say(f"\nEverything of this run: {journal.folder}")
@@ -625,6 +627,8 @@ def answer(journal: RunJournal, *, summary: bool | None = None) -> None:
 
 def answered(journal: RunJournal) -> RunRecord:
     """A run with its answers in its folder.  Raises InfraError where no trial has a count."""
+    from kdelta.rendering import bundle
+
     record = journal.record()
     bundle.write_run_files(record, journal.folder)
     failed = [trial for trial in record.trials if _failed(trial)]

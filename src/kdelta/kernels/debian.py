@@ -14,6 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from debian.debian_support import Version
@@ -80,11 +81,11 @@ def offers(archive: Archive, flavour: Flavour) -> tuple[KernelOffer, ...]:
     return assemble(archive.packages("kernels", _SELECTION), archive.arch, flavour)
 
 
-def assemble(packages: Iterable[Package], arch: str, flavour: Flavour) -> tuple[KernelOffer, ...]:
+@lru_cache(maxsize=8)  # a study asks once for each of its kernels
+def assemble(packages: tuple[Package, ...], arch: str, flavour: Flavour) -> tuple[KernelOffer, ...]:
     """Offers from package descriptions: meta-packages left out, a signed image preferred."""
     images: dict[tuple[str, str], tuple[bool, Package]] = {}
     bases: dict[tuple[str, str], Package] = {}
-    packages = tuple(packages)
     for package in packages:
         match = _NAME.fullmatch(package.name)
         own = match and (match["arch"], (match["flavour"] or "-generic")[1:])

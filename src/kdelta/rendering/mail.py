@@ -105,13 +105,12 @@ def _state(found: Claim) -> Iterator[str]:
         yield from wrapped(f"{audit.reference}: {said}.", "  ")
 
 
-def _values(facts: Sequence[FactCheck]) -> dict[str, dict[str, None]]:
-    """The values of each fact, before the windows and after them."""
-    values: dict[str, dict[str, None]] = {}
+def _values(facts: Sequence[FactCheck]) -> dict[str, list[str]]:
+    """The values of each fact, before the windows and after them, the least first."""
+    values: dict[str, set[str]] = {}
     for fact in facts:
-        for value, _ in fact.values:
-            values.setdefault(fact.name, {})[value] = None
-    return values
+        values.setdefault(fact.name, set()).update(value for value, _ in fact.values)
+    return {name: sorted(each, key=lambda one: (len(one), one)) for name, each in values.items()}
 
 
 def _facts(facts: Sequence[FactCheck]) -> str:

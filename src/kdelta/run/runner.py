@@ -9,8 +9,8 @@ from __future__ import annotations
 import shutil
 import threading
 from collections.abc import Callable, Hashable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, nullcontext
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, as_completed, wait
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -150,7 +150,7 @@ def _check_room(folder: Path, error: InfraError | None) -> None:
             raise files.disk_full(place) from error
 
 
-_POLL_S = 0.2
+_STARTING_S = 0.25  # until a trial's guest runs, its thread wants the interpreter
 
 
 class TrialStep(StrEnum):
@@ -199,10 +199,11 @@ class Runner:
                 elif trial.round == number:
                     self._one(trial)
 
-    def run(self, jobs: int) -> None:
+    def run(self, jobs: int, meanwhile: Callable[[], object] = lambda: None) -> None:
         """Run all pending trials, at most `jobs` at once, in the order of the plan; but no trial
         waits for what another one prepares while there are others.  An interrupt, or a result that
         cannot be stored, ends running guests and passes through; what was finished stays.
+        meanwhile: called while the first trials run.
         """
         pending = self._journal.pending()
         self._done = self._total - len(pending)
@@ -211,7 +212,11 @@ class Runner:
             with ThreadPoolExecutor(max_workers=jobs, thread_name_prefix="trial") as pool:
                 waiting = {pool.submit(self._next, group) for _ in range(len(group))}
                 try:
-                    _collect(waiting)
+                    wait(waiting, timeout=_STARTING_S, return_when=FIRST_COMPLETED)
+                    meanwhile()
+                    for future in as_completed(waiting):
+                        with suppress(Cancelled):
+                            future.result()
                 except BaseException:
                     self._trials.cancelled.set()
                     for future in waiting:
@@ -272,13 +277,3 @@ class Runner:
     def _tell(self, step: TrialStep, trial: TrialRecord, **more: Any) -> None:
         done, total = self._done, self._total
         self._report(Event(step=step, trial=trial, done=done, total=total, **more))
-
-
-def _collect(waiting: set[Future[None]]) -> None:
-    left = set(waiting)
-    while left:
-        done, left = wait(left, timeout=_POLL_S, return_when=FIRST_COMPLETED)
-        for future in done:
-            error = future.exception()
-            if error is not None and not isinstance(error, Cancelled):
-                raise error
