@@ -78,7 +78,7 @@ def _sorted(names: Mapping[int, str]) -> Symbols:
 
 def _best(text: str) -> dict[int, str]:
     """The name of each address that code begins at, UNKNOWN where it ends.  Raises GuestError."""
-    best: dict[int, tuple[tuple[bool, bool, bool, int, str], str]] = {}
+    best: dict[int, tuple[str, str]] = {}  # kind, name
     data, edges = set[int](), {"_sdata": 1, "_edata": 0}
     lines = text.splitlines()
     if len(lines) > _MAX_LINES:
@@ -94,14 +94,17 @@ def _best(text: str) -> dict[int, str]:
             edges[name] = address
         if kind not in _CODE_TYPES or name.startswith(("__pfx_", "__cfi_")):
             continue
-        is_mark = TEXT_MARK.fullmatch(name) is not None
-        rank = (is_mark, kind not in "TW", name.startswith("_"), len(name), name)
-        if address not in best or rank < best[address][0]:
-            best[address] = (rank, name)
+        if address not in best or _rank(kind, name) < _rank(*best[address]):
+            best[address] = kind, name
     within = range(edges["_sdata"], edges["_edata"] + 1)  # executable, in Linux 6.17, and yet data
     data.update(address for address in best if address in within)
     names = {address: name for address, (_, name) in best.items() if address not in within}
     return names | dict.fromkeys(_ends(names, data), UNKNOWN)
+
+
+def _rank(kind: str, name: str) -> tuple[bool, bool, bool, int, str]:
+    is_mark = bool(TEXT_MARK.fullmatch(name))
+    return is_mark, kind not in "TW", name[0] == "_", len(name), name
 
 
 def _ends(functions: Collection[int], data: Collection[int]) -> Iterator[int]:

@@ -669,8 +669,7 @@ def check_pools(study: Study, means: options.Means) -> None:
         return
     traits = study.instrument.traits
     if not (traits.repeats or traits.interleaved):
-        cause = "a trace is of this machine, and no pool takes it"
-        raise SpecError(cause, action="leave out --on")
+        raise SpecError("a trace is of this machine, and no pool takes it", action="leave out --on")
     if traits.repeats:
         from kdelta.workers.dask import checked
 

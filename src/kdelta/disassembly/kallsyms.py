@@ -15,7 +15,7 @@ import itertools
 import struct
 import sys
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -71,11 +71,10 @@ def read(kernel: UnpackedKernel) -> Table | None:
             names = _names(data, tokens, segment.start)
             addresses = _addresses(data, segment, tokens, names, kernel) if names else None
             if names and addresses is not None:
-                both = zip(addresses, names.texts, strict=True)
-                rows = sorted((at, text[:1], text[1:]) for at, text in both)
-                starts, kinds, called = zip(*rows, strict=True)
+                starts, texts = zip(*sorted(zip(addresses, names.texts, strict=True)), strict=True)
                 # Most names are those of other kernels, of which a process keeps several.
-                return Table(array("Q", starts), kinds, tuple(map(sys.intern, called)))
+                called = tuple(sys.intern(text[1:]) for text in texts)
+                return Table(array("Q", starts), tuple(text[:1] for text in texts), called)
     return None
 
 
@@ -196,20 +195,20 @@ def _addresses(
         if at < 0 or at + 4 * count > len(data):
             continue
         words = struct.unpack_from(f"<{count}i", data, at)
-        ways = []
+        ways: list[Iterator[int]] = []
         if base + 8 <= len(data):
             (relative,) = struct.unpack_from("<Q", data, base)
             # A kernel that relocates itself may be left to fill it in: the lowest address, then.
-            relative = relative or segment.start
-            if any(part.start <= relative < part.end for part in kernel.segments):
-                ways.append(tuple(relative + (word & 0xFFFFFFFF) for word in words))
+            start = relative or segment.start
+            if any(part.start <= start < part.end for part in kernel.segments):
+                ways.append(start + (word & 0xFFFFFFFF) for word in words)
                 # Positive: an offset of per-CPU data; negative: from the base, backwards.
-                ways.append(tuple(word if word >= 0 else relative - 1 - word for word in words))
+                ways.append(word if word >= 0 else start - 1 - word for word in words)
         if at == after:
             own = tokens.end + 3 & ~3
             words = struct.unpack_from(f"<{count}i", data, own)
-            ways.append(tuple(segment.start + own + 4 * i + word for i, word in enumerate(words)))
-        for found in ways:
+            ways.append(segment.start + own + 4 * i + word for i, word in enumerate(words))
+        for found in map(tuple, ways):
             if _plausible(found, kernel.segments) and _anchored(found, names, segment, tokens):
                 return found
     return None
@@ -225,11 +224,10 @@ def _anchored(addresses: tuple[int, ...], names: _Names, segment: Segment, token
 def _plausible(addresses: tuple[int, ...], segments: tuple[Segment, ...]) -> bool:
     """Ascending but for per-CPU offsets, and nearly all within the image or its bss."""
     high = [address for address in addresses if address >= _HALF]
-    if not addresses:
-        return False
     falls = sum(a > b for a, b in itertools.pairwise(high))
-    if len(high) < len(addresses) // 2 or falls > len(high) // 100:
+    if not high or len(high) < len(addresses) // 2 or falls > len(high) // 100:
         return False
     code = [part for part in segments if part.executable and part.start >= _HALF]
-    inside = sum(any(part.start <= address < part.end for part in code) for address in high)
+    high.sort()
+    inside = sum(bisect_left(high, part.end) - bisect_left(high, part.start) for part in code)
     return inside > len(high) // 4
