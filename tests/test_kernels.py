@@ -98,7 +98,7 @@ def test_a_signed_image_is_preferred_and_an_unsigned_one_better_than_none() -> N
     assert names["6.1.192"] == "linux-image-6.1.0-56-cloud-amd64"
     assert names["7.2.12"] == "linux-binary-7.2.12+deb13-cloud-amd64"
     assert names["7.4.1"] == "linux-binary-unsigned-7.4.1+deb13-cloud-amd64"
-    reverse = debian.assemble(reversed(ARCHIVED), "amd64", Flavour.CLOUD)
+    reverse = debian.assemble(ARCHIVED[::-1], "amd64", Flavour.CLOUD)
     assert {offer.upstream: offer.package.name for offer in reverse} == names
 
 
