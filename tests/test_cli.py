@@ -104,8 +104,11 @@ def test_help_imports_nothing_heavy() -> None:
         "try: main(['--help'])\nexcept SystemExit: pass",
         "heavy = {'rich', 'qemu', 'elftools', 'asyncio', 'msgspec', 'jinja2'}",
         "print('HEAVY', sorted(heavy & set(sys.modules)))",
+        "try: main(['workload', '--help'])",
+        "except SystemExit: print('kdelta.cli.run' in sys.modules)",
     )
-    assert done.stdout.endswith("HEAVY []\n")
+    assert "\nHEAVY []\n" in done.stdout
+    assert done.stdout.endswith("\nFalse\n")
 
 
 def test_ctrl_c_while_modules_are_read_is_silent() -> None:

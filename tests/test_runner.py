@@ -221,11 +221,13 @@ def journal(tmp_path: Path) -> RunJournal:
     return RunJournal.create(tmp_path / "run", run_records.new_run(arms=2, rounds=2))
 
 
-def execute(journal: RunJournal, trials: FakeTrials | Measure, jobs: int = 1) -> list[Event]:
+def execute(
+    journal: RunJournal, trials: FakeTrials | Measure, jobs: int = 1, **more: Callable[[], object]
+) -> list[Event]:
     events: list[Event] = []
     fake = trials if isinstance(trials, FakeTrials) else FakeTrials(trials)
     with journal.executing():
-        Runner(journal, fake, events.append).run(jobs)
+        Runner(journal, fake, events.append).run(jobs, **more)
     return events
 
 
@@ -400,9 +402,7 @@ def test_a_full_disk_never_becomes_a_result(
     assert set(outcomes(journal)) <= {"none", others}
 
 
-def test_an_interrupt_stops_running_trials_and_keeps_finished_ones(
-    journal: RunJournal, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupt_stops_running_trials_and_keeps_finished_ones(journal: RunJournal) -> None:
     trials = FakeTrials(ok)
 
     def wait_for_it(trial: TrialRecord, folder: Path) -> TrialResult:
@@ -411,19 +411,16 @@ def test_an_interrupt_stops_running_trials_and_keeps_finished_ones(
         assert trials.cancelled.wait(10)
         raise Cancelled
 
-    def interrupted(waiting: object) -> None:
-        del waiting
+    def interrupted() -> None:
         deadline = time.monotonic() + 10
         while outcomes(journal).count("ok") < 2 and time.monotonic() < deadline:
             time.sleep(0.01)
         raise KeyboardInterrupt
 
     trials.measuring = wait_for_it
-    monkeypatch.setattr(runner, "as_completed", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        execute(journal, trials, jobs=2)
+        execute(journal, trials, jobs=2, meanwhile=interrupted)
     assert outcomes(journal) == ["ok"] * 2 + ["none"] * 6
-    monkeypatch.undo()
     execute(journal, ok)
     assert outcomes(journal) == ["ok"] * 8
 
