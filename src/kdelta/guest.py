@@ -7,7 +7,7 @@ import functools
 import os
 import re
 import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -146,8 +146,7 @@ def syscalls(architecture: arch.Arch) -> Path:
     return _built("syscalls.h", files, architecture, ("-std=gnu11", "-E", "-dM"))
 
 
-@functools.cache
-def syscall_names(architecture: arch.Arch) -> Mapping[int, str]:
+def syscall_names(architecture: arch.Arch) -> dict[int, str]:
     """The names of an architecture's system calls by their numbers."""
     text = syscalls(architecture).read_text()
     found = re.findall(r"^#define __NR(\w+) (?:__NR)?(\w+)$", text, re.MULTILINE)
